@@ -54,7 +54,7 @@ def blocks(page: str) -> list[Block]:
 
 BLOCKS = blocks("README.md")
 GUIDES = ("index", "concepts", "reading-attention", "calling", "python", "http")
-EXTRA = {"to_pandas": "pandas", "to_xarray": "xarray", ".parquet": "pyarrow"}
+EXTRA = {"to_pandas": "pandas", "to_xarray": "xarray", ".parquet": "pyarrow", "limelight.widget": "anywidget"}
 # A block that stands in the README as well is run once.
 GUIDE_BLOCKS = [each for page in GUIDES for each in blocks(f"docs/{page}.md") if each not in BLOCKS]
 # `make test` runs this very test; `make demo-models` trains for minutes. That they are right is seen by running them.

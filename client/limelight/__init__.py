@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from limelight.values import Graph as Graph
     from limelight.values import Image as Image
     from limelight.values import Pair as Pair
+    from limelight.view.widget import widget as widget
 
     __version__: str
 
@@ -109,6 +110,7 @@ _MODULES = {
     "speech": "TimedWord word_times",
     "streams": "MapChunk StreamEnd StreamStart StreamedMap put_together",
     "values": "Audio Document Graph Image Pair",
+    "view.widget": "widget",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 

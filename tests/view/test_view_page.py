@@ -89,6 +89,9 @@ def test_the_keyboard_alone_reaches_words_and_heads(opened: Opened) -> None:
     tab.keyboard.press("ArrowRight")
     tab.keyboard.press("Enter")
     tab.wait_for_url(re.compile("head=1"))
+    tab.keyboard.press("ArrowLeft")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(re.compile("head=0"))
 
 
 def test_thumbnails_are_pooled_and_sorted_by_entropy(opened: Opened) -> None:
@@ -99,6 +102,24 @@ def test_thumbnails_are_pooled_and_sorted_by_entropy(opened: Opened) -> None:
     assert len(values) == 5 and values == sorted(values, reverse=True) and 0 <= values[-1] <= values[0] <= 1
     tab.locator(".thumb").first.click()
     assert tab.locator(".thumb[aria-current='true']").count() == 1
+
+
+def test_heads_are_sorted_by_their_share_on_what_is_pinned(opened: Opened) -> None:
+    tab = opened("model=tiny&map=encoder.0.self&head=0&in.text=the cat sat on the mat")
+    assert "pinned" not in tab.get_by_label("Sorted by").inner_text()
+    words(tab).nth(2).click()
+    tab.get_by_label("Sorted by").select_option("pinned")
+    values = [float(each) for each in tab.locator(".thumb .value").all_inner_texts()]
+    assert len(values) == 5 and values == sorted(values, reverse=True) and values[0] > values[-1] > 0
+    # The first head is the one that looks there most; what is pinned stays so in the other head.
+    best = tab.locator(".thumb").first
+    shown = best.locator(".value").inner_text()
+    best.click()
+    tab.locator(".thumb:first-child[aria-current='true']").wait_for()
+    assert "mean → " in (told := tab.locator(".readout").inner_text()) and "pinned" in told
+    assert float(told.split(": ")[1].split(",")[0].split(" ")[0]) == pytest.approx(float(shown), rel=0.03)
+    again = opened(tab.evaluate("location.hash").removeprefix("#"))
+    assert again.locator(".thumb .value").all_inner_texts() == [f"{each:g}" for each in values]
 
 
 def test_a_link_opens_the_same_view(opened: Opened) -> None:

@@ -1,4 +1,4 @@
-"""Completion in a real bash, with a server behind it, and the code for the other shells."""
+"""Completion in a real bash, zsh and fish, with a server behind it."""
 
 import os
 import shutil
@@ -22,6 +22,13 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
+def environment(program: Path, target: str) -> dict[str, str]:
+    """Variables of a shell that finds the program, and no settings of a person."""
+    folder = str(program.parent)
+    changed = {"LIMELIGHT_TARGET": target, "HOME": folder, "XDG_CONFIG_HOME": folder, "TERM": "dumb"}
+    return os.environ | changed | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+
+
 def completed(program: Path, target: str, *lines: str) -> list[list[str]]:
     """What bash offers behind each line."""
     script = [f'eval "$({program} completion bash)"', "complete -p limelight > /dev/null"]
@@ -29,14 +36,13 @@ def completed(program: Path, target: str, *lines: str) -> list[list[str]]:
         words = " ".join(f'"{word}"' for word in line.split(" "))
         script += [f"COMP_WORDS=({words})", "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))", "COMPREPLY=()"]
         script += ["_limelight_completion limelight", 'echo "=${COMPREPLY[*]}"']
-    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "--norc", "-ec", "\n".join(script)],
         capture_output=True,
         text=True,
         check=True,
         timeout=120,
-        env=os.environ | {"PATH": path, "LIMELIGHT_TARGET": target},
+        env=environment(program, target),
     )
     assert done.stderr == ""
     return [line.removeprefix("=").split() for line in done.stdout.splitlines()]
@@ -67,6 +73,49 @@ def test_without_a_server_names_are_not_completed_and_nothing_is_said(program: P
 def test_names_that_a_shell_would_evaluate_are_not_offered() -> None:
     hostile = ['\\"<(touch x)\\"', "$(touch x)", "a;b", "a b", "`a`", "a\nb", "-rf", "*", "é", ""]
     assert server_names.plain([*hostile, "encoder.0.self", "a-1_b", "text="]) == ["a-1_b", "encoder.0.self", "text="]
+
+
+COMPLETED = {
+    "limelight att": "attend",
+    "limelight attend scribe --map encoder.1": "encoder.1.self",
+}
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes_commands_and_names_of_the_server(program: Path, server: Server) -> None:
+    lines = [f"complete -C '{line}'" for line in COMPLETED]
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", "; ".join(["limelight completion fish | source", *lines])],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env=environment(program, server.target),
+    )
+    assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == list(COMPLETED.values())
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes_commands_and_names_of_the_server(program: Path, server: Server) -> None:
+    pexpect = pytest.importorskip("pexpect", reason="pexpect is not installed")
+    zsh = pexpect.spawn(
+        "zsh",
+        ["-f", "-i"],
+        env=environment(program, server.target),
+        encoding="utf-8",
+        timeout=60,
+        dimensions=(24, 200),
+    )
+    try:
+        # The answer is written in two parts, so that the echo of the command is not taken for it.
+        zsh.sendline("autoload -Uz compinit; compinit -u -D; eval \"$(limelight completion zsh)\"; echo rea''dy")
+        zsh.expect_exact("ready\r\n")
+        for line, word in COMPLETED.items():
+            zsh.send(f"{line}\t")
+            zsh.expect_exact(f"{line.rpartition(' ')[0]} {word} ")
+            zsh.sendcontrol("u")
+    finally:
+        zsh.close(force=True)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

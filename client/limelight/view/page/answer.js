@@ -29,6 +29,11 @@ export function headline(prediction) {
   return sequence ? `${sequence.text ?? ""} (${percent(probabilityOf(sequence))})` : "";
 }
 
+/** The objects that were found, with their edges in pixels of the picture: a message Boxes; null for none. */
+export function objectsOf(prediction) {
+  return (prediction.results ?? []).find(({ boxes }) => boxes && !boxes.relative)?.boxes ?? null;
+}
+
 /** Where an answer is from, and how long it took. */
 export function originOf(prediction) {
   const { model, provider, computeNanoseconds } = prediction.provenance ?? {};

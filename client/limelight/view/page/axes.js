@@ -1,5 +1,7 @@
 // Label sets: what the entries along an axis are, and the units in which an axis is shown.
 
+const MOST_BLANKS = 8;
+
 /** One answer's axis. Columns have a value for each entry, or are empty. */
 export class Axis {
   /** message: a LabelSet. sources: texts of inputs by name, in code points. parent: the axis that has its entries. */
@@ -75,7 +77,10 @@ export class Axis {
     if (this.kind === "tokens" && this.starts.length && follows && sameInput) {
       const source = this.sources.get(this.inputOf(begin));
       const from = this.ends[before.end - 1];
-      if (source && this.starts[begin] >= from) unit.gap = source.slice(from, this.starts[begin]).join("");
+      // Blanks stand for a text that is not here.
+      const length = this.starts[begin] - from;
+      if (length >= 0)
+        unit.gap = source?.slice(from, from + length).join("") ?? " ".repeat(Math.min(MOST_BLANKS, length));
     }
     return unit;
   }

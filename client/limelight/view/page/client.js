@@ -98,14 +98,7 @@ export class Recorded {
     if (example === null)
       throw new Problem("This copy of the page has no server: it has the answers to the models' examples.");
     const buffer = await read(`${name}-${example}.bin`, signal).then((response) => response.arrayBuffer());
-    const bytes = new Uint8Array(buffer);
-    const start = bytes.indexOf(10) + 1; // the JSON's length stands on the first line
-    const length = Number(new TextDecoder().decode(bytes.subarray(0, start)));
-    const answer = withArrays(
-      JSON.parse(new TextDecoder().decode(bytes.subarray(start, start + length))),
-      buffer,
-      start + length,
-    );
+    const answer = unpacked(buffer);
     return { maps: [], ...(answer.results?.[0] ?? { prediction: answer.predictions[0] }) };
   }
 
@@ -114,6 +107,15 @@ export class Recorded {
   }
 
   async *generate() {}
+}
+
+/** Read an answer in one piece: the length of its JSON and a line end, the JSON, the bytes of its arrays. */
+export function unpacked(buffer) {
+  const bytes = new Uint8Array(buffer);
+  const start = bytes.indexOf(10) + 1;
+  const length = Number(new TextDecoder().decode(bytes.subarray(0, start)));
+  const message = JSON.parse(new TextDecoder().decode(bytes.subarray(start, start + length)));
+  return withArrays(message, buffer, start + length);
 }
 
 async function read(file, signal) {

@@ -24,8 +24,15 @@ export function sharpen(canvas, width, height) {
   return context;
 }
 
+let shown = "light";
+
+/** The theme in which things are drawn: "light" or "dark". */
 export function theme() {
-  return document.documentElement.dataset.theme;
+  return shown;
+}
+
+export function setTheme(name) {
+  shown = name;
 }
 
 /** Fill a select: [value, text] each. */

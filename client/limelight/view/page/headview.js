@@ -16,11 +16,11 @@ export class HeadView {
   }
 
   /**
-   * head: a Head. options: { joined, special, log, q, k, window }. picture: of the instance. levels: weights of a nested
-   * map's queries. Both may be null.
+   * head: a Head. options: { joined, special, log, q, k, window }. picture: of the instance. objects: found in it, a message
+   * Boxes. levels: weights of a nested map's queries. All three may be null.
    */
-  show(head, options, { picture, levels }) {
-    Object.assign(this, { head, options, picture, levels, hovered: {} });
+  show(head, options, { picture, objects, levels }) {
+    Object.assign(this, { head, options, picture, objects, levels, hovered: {} });
     const { map } = head;
     this.queries = map.query.units(options);
     this.keys = map.key.units(options);
@@ -178,6 +178,7 @@ export class HeadView {
       const row = meanRow(head, queries[query]);
       [weights, scale] = [keys.map((each) => weightOf(each, row, map.signed)), this.scale];
     }
+    this.keyPanel.boxes = this.#boxesOf(queries[query]);
     this.keyPanel.paint(weights, scale, key, sizes);
     if (this.queryPanel) {
       const column = isColumn && sumColumn(head, keys[key]);
@@ -196,6 +197,13 @@ export class HeadView {
     this.caption.textContent =
       query !== null ? `What ${named(queries[query])} looks at` : isColumn ? titled(map.key) : mean;
     this.#legend(scale);
+  }
+
+  /** The objects that are drawn: that of a query which found one, else all. */
+  #boxesOf(unit) {
+    const { boxes = [], labelSet } = this.objects ?? {};
+    if (!unit || this.head.map.query.name !== labelSet) return boxes;
+    return boxes.filter(({ query = 0 }) => query >= unit.begin && query < unit.end);
   }
 
   /** Tell the weight between what is pinned or pointed at. */

@@ -2,7 +2,7 @@
 
 import { readAddress, takeKey, writeAddress } from "./address.js";
 import { Client, Problem, Recorded } from "./client.js";
-import { element } from "./dom.js";
+import { element, setTheme } from "./dom.js";
 import { HeadView } from "./headview.js";
 import { Head } from "./maps.js";
 import { Pane } from "./pane.js";
@@ -15,7 +15,8 @@ let client;
 let models;
 let isRestoring = false;
 
-function setTheme(name) {
+function applyTheme(name) {
+  setTheme(name);
   document.documentElement.dataset.theme = name;
   at("theme").textContent = name === "dark" ? "Light" : "Dark";
   for (const each of panes) each.repaint();
@@ -98,18 +99,18 @@ function showDifference() {
   };
   new HeadView(at("difference-view"), () => {}).show(
     new Head(map, 0),
-    { ...panes[0].state, joined: false, window: null },
+    { ...panes[0].explorer.state, joined: false, window: null },
     { picture: panes[0].picture, levels: null },
   );
 }
 
 async function start() {
-  setTheme(theme());
+  applyTheme(theme());
   at("theme").onclick = () => {
     localStorage.setItem("limelight-theme", theme() === "dark" ? "light" : "dark");
-    setTheme(theme());
+    applyTheme(theme());
   };
-  matchMedia("(prefers-color-scheme: dark)").onchange = () => setTheme(theme());
+  matchMedia("(prefers-color-scheme: dark)").onchange = () => applyTheme(theme());
   client = "recorded" in document.documentElement.dataset ? new Recorded() : new Client(takeKey());
   try {
     models = await client.models();

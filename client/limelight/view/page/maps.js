@@ -114,6 +114,17 @@ export class Head {
   }
 }
 
+/** Whether the keys of a map lie in its queries: words in sentences. info: of the description. */
+export function isNested({ labelSets }, { queryLabels, keyLabels }) {
+  return Boolean(queryLabels) && labelSets.find((each) => each.name === keyLabels)?.parent === queryLabels;
+}
+
+/** The map that weighs the queries of a nested map, as sentences for words; undefined for none. */
+export function levelAbove(description, info) {
+  const isAbove = (each) => each.keyLabels === info.queryLabels && each !== info;
+  return isNested(description, info) ? description.maps.find(isAbove) : undefined;
+}
+
 export function headName(map, index) {
   return map.headNames?.[map.heads[index]] ?? `head ${map.heads[index]}`;
 }
@@ -154,10 +165,10 @@ export function sumColumn(head, { begin, end }) {
 }
 
 /**
- * Numbers by which heads are sorted, of a map that may be pooled: for each head entropy, distance and special; null
- * where a number has no meaning.
+ * Numbers by which heads are sorted, of a map that may be pooled: for each head entropy, distance, special and pinned;
+ * null where a number has no meaning. span: pinned keys { axis, begin, end }, or null.
  */
-export function statistics(map, axes) {
+export function statistics(map, axes, span = null) {
   const { key, query, rows, columns } = map;
   const [keys, queries] = [spans(key), spans(query)];
   const whole = key.kind === "ranges" ? axes.get(key.parent) : key;
@@ -168,8 +179,12 @@ export function statistics(map, axes) {
     for (let entry = begin; entry < end; entry += 1) count += whole?.isSpecial(entry) ? 1 : 0;
     return count / (end - begin);
   });
+  const isPinned = span !== null && span.axis === nameOf(key);
+  const pinned = keys.map(({ begin, end }) =>
+    isPinned ? Math.max(0, Math.min(end, span.end) - Math.max(begin, span.begin)) / (end - begin) : 0,
+  );
   return map.heads.map((_, head) => {
-    const sums = { mass: 0, entropy: 0, distance: 0, special: 0 };
+    const sums = { mass: 0, entropy: 0, distance: 0, special: 0, pinned: 0 };
     for (let at = 0; at < rows * columns; at += 1) {
       const [from, to] = [queries[Math.floor(at / columns)], keys[at % columns]];
       const size = to.end - to.begin;
@@ -181,12 +196,14 @@ export function statistics(map, axes) {
       sums.entropy -= mass * Math.log(share / size);
       sums.distance += mass * Math.abs((to.begin + to.end - from.begin - from.end) / 2);
       sums.special += mass * special[at % columns];
+      sums.pinned += mass * pinned[at % columns];
     }
     const mean = (value, hasMeaning) => (map.isShare && sums.mass && hasMeaning ? value / sums.mass : null);
     return {
       entropy: mean(sums.entropy / Math.log(total), total > 1),
       distance: mean(sums.distance, isSelf),
       special: mean(sums.special, special.some(Boolean)),
+      pinned: mean(sums.pinned, isPinned),
     };
   });
 }

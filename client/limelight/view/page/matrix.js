@@ -76,7 +76,7 @@ export class Matrix {
       top: y,
     } = this;
     const [high, wide] = [height / (end - first), width / (right - left)];
-    const { color } = getComputedStyle(document.body);
+    const { color } = getComputedStyle(this.canvas);
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     context.imageSmoothingEnabled = false;
     context.drawImage(this.#tile(), x, y, width, height);
@@ -178,7 +178,7 @@ export class Matrix {
 
   #wheel(event) {
     // The page scrolls, unless somebody works with the map.
-    if (!event.ctrlKey && document.activeElement !== this.canvas) return;
+    if (!event.ctrlKey && this.canvas.getRootNode().activeElement !== this.canvas) return;
     event.preventDefault();
     this.zoom(event.deltaY < 0 ? 0.8 : 1.25, ...this.#at(event));
   }

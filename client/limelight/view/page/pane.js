@@ -1,27 +1,25 @@
-// One model, one input and its answer: the form, the results, the heads and the open head.
+// One model, one input and its answer: the form, the results, and the maps.
 
-import { headline, originOf, resultsOf } from "./answer.js";
+import { headline, objectsOf, originOf, resultsOf } from "./answer.js";
 import { readAxes, sourcesOf } from "./axes.js";
 import { Problem } from "./client.js";
 import { element, options } from "./dom.js";
-import { HeadView } from "./headview.js";
+import { Explorer } from "./explorer.js";
 import { bytesOf, InputForm } from "./inputs.js";
-import { Head, readMap } from "./maps.js";
+import { Head, levelAbove, readMap } from "./maps.js";
 import { makePanel } from "./panels.js";
 import { Scale } from "./scale.js";
-import { SORTS, Thumbnails } from "./thumbnails.js";
 
 const THUMBNAIL_SIZE = 64;
 // Weights of one answer: all heads of a map up to this, else the open head alone, and as bytes.
 const MOST_WEIGHTS = 2 ** 20;
 const HYPOTHESES = 3;
 const STRATEGIES = { "": "the most probable", STRATEGY_SAMPLE: "sampled", STRATEGY_BEAM: "of beam search" };
-const FLAGS = { joined: "whole words", special: "special tokens", log: "log scale" };
 
 export class Pane {
   /** onchange: called when the selection or the open head has changed. */
   constructor(client, models, onchange) {
-    Object.assign(this, { client, models, onchange, state: {}, head: null });
+    Object.assign(this, { client, models, onchange });
     const copy = document.getElementById("pane").content.cloneNode(true);
     const part = (this.part = Object.fromEntries(
       [...copy.querySelectorAll("[data-part]")].map((each) => [each.dataset.part, each]),
@@ -41,44 +39,17 @@ export class Pane {
       event.preventDefault();
       this.run();
     };
-    part.map.onchange = () => this.open(part.map.value, null);
-    part.head.onchange = () => this.open(this.state.map, part.head.value === "" ? null : Number(part.head.value));
-    part.sort.onchange = () => {
-      this.#change({ sort: part.sort.value });
-      this.#showThumbnails();
-    };
-    this.flags = Object.fromEntries(
-      Object.entries(FLAGS).map(([name, text]) => {
-        const box = element("input", {
-          type: "checkbox",
-          onchange: () => {
-            this.#change({ [name]: box.checked });
-            this.repaint();
-          },
-        });
-        part.flags.append(element("label", { class: "toggle" }, box, ` ${text}`));
-        return [name, box];
-      }),
+    this.explorer = new Explorer(
+      () => this.onchange(),
+      (error) => this.#fail(error),
     );
-    this.view = new HeadView(part.view, (change) => this.#change(change));
-    this.thumbnails = new Thumbnails(part.thumbnails, (map, index) => this.open(map, index));
-    this.root.addEventListener("keydown", (event) => event.key === "Escape" && this.head && this.view.unpin());
+    part.explorer.replaceWith(this.explorer.root);
+    this.root.addEventListener("keydown", (event) => event.key === "Escape" && this.explorer.unpin());
   }
 
   /** Take a selection, as an address has it, and run it. */
   async select(selection) {
-    const number = (name) => ((selection[name] ?? "") === "" ? null : Number(selection[name]));
-    this.state = {
-      map: selection.map,
-      head: number("head"),
-      sort: selection.sort ?? "",
-      q: number("q"),
-      k: number("k"),
-      joined: selection.joined !== "0",
-      special: selection.special !== "0",
-      log: selection.log === "1",
-      window: selection.window?.split("-").map(Number) ?? null,
-    };
+    this.explorer.select(selection);
     this.#clear();
     this.form = undefined;
     this.part.fields.replaceChildren();
@@ -117,17 +88,12 @@ export class Pane {
 
   /** The selection, as an address holds it. */
   selection() {
-    const { joined, special, log, window, ...others } = this.state;
     const strategy = this.part.strategy.value;
     return {
       model: this.part.model.value,
       ...this.form?.selection(),
       ...(strategy && { strategy, seed: this.seed }),
-      ...others,
-      joined: joined ? "" : "0",
-      special: special ? "" : "0",
-      log: log ? "1" : "",
-      window: window?.join("-"),
+      ...this.explorer.selection(),
     };
   }
 
@@ -137,16 +103,11 @@ export class Pane {
     return { joined, special, log, sort };
   }
 
-  #change(change) {
-    Object.assign(this.state, change);
-    this.onchange();
-  }
-
   #clear() {
     this.controller?.abort();
-    this.head = null;
+    this.explorer.clear();
     const { part } = this;
-    part.problem.hidden = part.maps.hidden = part.heads.hidden = true;
+    part.problem.hidden = true;
     for (const each of [part.results, part.origin, part.problem]) each.replaceChildren();
   }
 
@@ -199,15 +160,11 @@ export class Pane {
       this.picture = await pictureOf(inputs);
       signal.throwIfAborted();
       if (maps.length) {
-        this.thumbnailMaps = this.#readable(this.answer.maps);
-        part.heads.hidden = !this.thumbnailMaps.length;
-        this.#showThumbnails();
-        options(
-          part.map,
-          maps.map(({ name }) => [name, name]),
-        );
-        const isKnown = maps.some(({ name }) => name === this.state.map);
-        await this.open(isKnown ? this.state.map : natural(description), isKnown ? this.state.head : null, isSelected);
+        const thumbnails = this.#readable(this.answer.maps);
+        const load = (info, index) => this.#load(info, index, signal);
+        const { axes, picture } = this;
+        const objects = objectsOf(this.answer.prediction);
+        await this.explorer.show({ description, thumbnails, axes, picture, objects, load }, isSelected);
       }
     } catch (error) {
       this.#fail(error);
@@ -267,58 +224,13 @@ export class Pane {
     }
   }
 
-  #showThumbnails() {
-    const { part, state } = this;
-    const [can, sort] = this.thumbnails.show(this.thumbnailMaps, this.axes, state);
-    options(
-      part.sort,
-      can.map((name) => [name, SORTS[name].title]),
-    );
-    part.sort.value = sort;
-    part.sorted.textContent = SORTS[sort].about ?? "";
-  }
-
-  /** Open a head of a map, or the mean of its heads (null). keeps: what is pinned stays so. */
-  async open(name, head, keeps = false) {
-    const info = this.description.maps.find((each) => each.name === name);
-    const count = info.heads ?? 1;
-    const index = count > 1 && head !== null && head < count ? head : null;
-    Object.assign(this.state, { map: name, head: index, ...(!keeps && { q: null, k: null, window: null }) });
-    const {
-      part,
-      controller: { signal },
-    } = this;
-    try {
-      const { map, levels } = await this.#load(info, index, signal);
-      if (signal.aborted || this.state.map !== name || this.state.head !== index) return;
-      const names = Array.from({ length: count }, (_, each) => [
-        count > 1 ? each : "",
-        map.headNames?.[each] ?? `head ${each}`,
-      ]);
-      options(part.head, [...(count > 1 ? [["", `mean of ${count} heads`]] : []), ...names]);
-      part.head.value = index ?? "";
-      part.head.disabled = count === 1;
-      part.map.value = name;
-      part.summary.textContent = info.summary ?? "";
-      this.levels = levels;
-      this.head = new Head(map, map.heads.length === 1 ? 0 : index);
-      part.maps.hidden = false;
-      this.thumbnails.choose(name, index);
-      this.#showHead();
-    } catch (error) {
-      this.#fail(error);
-    }
-    this.onchange();
-  }
-
   /** Load a whole map, or its open head where it is large, and the weights of the level above. */
   async #load(info, index, signal) {
     const size = (name) => this.axes.get(name)?.size ?? 1;
     const isLarge = size(info.queryLabels) * size(info.keyLabels) * (info.heads ?? 1) > MOST_WEIGHTS;
     const key = isLarge ? `${info.name} ${index}` : info.name;
     if (!this.loaded.has(key)) {
-      const isAbove = (each) => each.keyLabels === info.queryLabels && each !== info;
-      const above = isNested(this.description, info) ? this.description.maps.find(isAbove) : undefined;
+      const above = levelAbove(this.description, info);
       const answer = await this.#attend(
         {
           selections: [
@@ -345,26 +257,12 @@ export class Pane {
     return this.loaded.get(key);
   }
 
-  #showHead() {
-    const { map } = this.head;
-    const axes = [map.query, map.key];
-    const isUseful = {
-      joined: axes.some((each) => each.words.length),
-      special: axes.some((each) => each.special.some(Boolean)),
-      log: !map.signed,
-    };
-    for (const [name, box] of Object.entries(this.flags)) {
-      box.parentElement.hidden = !isUseful[name];
-      box.checked = this.state[name];
-    }
-    this.view.show(this.head, this.state, this);
+  get head() {
+    return this.explorer.head;
   }
 
-  /** Draw again: with other options, in other colours or for another width. */
   repaint() {
-    if (!this.head) return;
-    this.#showThumbnails();
-    this.#showHead();
+    this.explorer.repaint();
   }
 
   get title() {
@@ -383,22 +281,6 @@ function stateOf({ state }) {
 /** The name of a version in an address: the default version has the name of the model alone. */
 function modelKey({ model, isDefault }) {
   return isDefault ? model.name : `${model.name}@${model.version ?? 0}`;
-}
-
-function isNested({ labelSets }, { queryLabels, keyLabels }) {
-  return Boolean(queryLabels) && labelSets.find((each) => each.name === keyLabels)?.parent === queryLabels;
-}
-
-/** The map that shows most at once: the words of a document, one without queries, else one that looks across. */
-function natural(description) {
-  const { maps, labelSets } = description;
-  const setOf = (name) => labelSets.find((each) => each.name === name);
-  const pooled = maps.filter((each) => setOf(each.queryLabels)?.kind === "LABEL_KIND_ONE");
-  const found =
-    maps.find((each) => isNested(description, each)) ??
-    pooled.findLast((each) => setOf(each.keyLabels)?.grid) ??
-    pooled.at(-1);
-  return (found ?? maps.findLast((each) => each.kind === "MAP_KIND_CROSS") ?? maps.at(-1)).name;
 }
 
 /** The only picture of an instance, decoded; null for none. */

@@ -114,6 +114,7 @@ class CellsPanel extends Panel {
     const [left, top] = [Math.min(0, area.left), Math.min(0, area.top)];
     const full = [Math.max(width, area.right) - left, Math.max(height, area.bottom) - top];
     const factor = PICTURE_SIZE / Math.max(...full);
+    Object.assign(this, { factor, boxes: [] });
     this.frame = [-left * factor, -top * factor, width * factor, height * factor];
     this.box = [
       (area.left - left) * factor,
@@ -154,6 +155,7 @@ class CellsPanel extends Panel {
       if (Math.abs(strength) >= FAINT) context.fillRect(...cell(place));
       if (wide > 3) context.strokeRect(...cell(place));
     }
+    if (picture) this.boxes.forEach((each) => this.#outline(each));
     context.strokeStyle = MARK;
     context.lineWidth = 3;
     if (marked !== null && marked >= first) context.strokeRect(...cell(marked - first));
@@ -162,6 +164,27 @@ class CellsPanel extends Panel {
       tint(chip, weights ? scale.strength(weights[place]) : 0);
       chip.classList.toggle("marked", place === marked);
     });
+  }
+
+  /** Outline an object, and write its class: dark below light, to be seen on any picture. */
+  #outline({ label = "", left = 0, top = 0, right = 0, bottom = 0 }) {
+    const { context, factor, frame } = this;
+    const [x, y] = [frame[0] + left * factor, frame[1] + top * factor];
+    context.font = "bold 13px system-ui, sans-serif";
+    for (const [colour, width] of [
+      ["#000", 4],
+      ["#ffd60a", 2],
+    ]) {
+      context.strokeStyle = colour;
+      context.lineWidth = width;
+      context.strokeRect(x, y, (right - left) * factor, (bottom - top) * factor);
+    }
+    context.strokeStyle = "#000";
+    context.fillStyle = "#ffd60a";
+    context.lineWidth = 3;
+    context.strokeText(label, x + 4, y + 15);
+    context.fillText(label, x + 4, y + 15);
+    context.lineWidth = 1;
   }
 }
 
@@ -242,7 +265,7 @@ export class GraphPanel extends Panel {
     );
     context.font = "12px system-ui, sans-serif";
     points.forEach(([x, y, angle], place) => {
-      context.fillStyle = place === node ? MARK : getComputedStyle(document.body).color;
+      context.fillStyle = place === node ? MARK : getComputedStyle(this.canvas).color;
       context.beginPath();
       context.arc(x, y, 6, 0, 2 * Math.PI);
       context.fill();

@@ -47,7 +47,7 @@ function download(content, file) {
 
 /** The open head as a drawing: words with their shades and canvases, where the page has them. */
 function svgOf(pane) {
-  const root = pane.part.view;
+  const root = pane.explorer.part.view;
   const box = root.getBoundingClientRect();
   const styles = getComputedStyle(document.body);
   const top = 64;

@@ -10,6 +10,7 @@ export const SORTS = {
   entropy: { title: "entropy", about: "how evenly a query looks at all keys, from 0 (one key) to 1 (all alike)" },
   distance: { title: "distance", about: "how many entries away a query looks, on average" },
   special: { title: "special tokens", about: "share of the weight on special tokens" },
+  pinned: { title: "what is pinned", about: "share of the weight on the pinned key" },
 };
 
 export class Thumbnails {
@@ -19,7 +20,7 @@ export class Thumbnails {
     root.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       const buttons = [...root.querySelectorAll("button")];
-      const next = step && buttons[buttons.indexOf(document.activeElement) + step];
+      const next = step && buttons[buttons.indexOf(root.getRootNode().activeElement) + step];
       if (next) {
         event.preventDefault();
         next.focus();
@@ -27,9 +28,9 @@ export class Thumbnails {
     });
   }
 
-  /** Show pooled maps. Returns the numbers by which they can be sorted, and the one by which they are. */
-  show(maps, axes, { sort, log, map: name, head }) {
-    const heads = maps.flatMap((map) => statistics(map, axes).map((numbers, index) => ({ map, index, numbers })));
+  /** Show pooled maps. pinned: a span of keys, or null. Returns the numbers by which they can be sorted, and the one by which they are. */
+  show(maps, axes, { sort, log, map: name, head }, pinned) {
+    const heads = maps.flatMap((map) => statistics(map, axes, pinned).map((numbers, index) => ({ map, index, numbers })));
     const can = Object.keys(SORTS).filter((each) => !each || heads.some(({ numbers }) => numbers[each] !== null));
     const by = can.includes(sort) ? sort : "";
     this.buttons = [];
@@ -103,7 +104,7 @@ function nameOf({ map, index }) {
 function draw({ map, index }, log) {
   const size = map.rows * map.columns;
   const values = map.values.subarray(index * size, (index + 1) * size);
-  const largest = values.reduce((most, each) => Math.max(most, Math.abs(each)), 0);
+  const largest = values.reduce((most, each) => Math.max(most, Math.abs(each) || 0), 0);
   // A pooled cell is a mean over keys, so that equal weights are those of the whole map.
   const keys = map.key.kind === "ranges" ? map.key.ends.at(-1) : map.columns;
   const scale = new Scale({

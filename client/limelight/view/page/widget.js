@@ -1,0 +1,62 @@
+// The maps of an answer in a notebook, as anywidget shows a module: an answer that is there, without a server.
+
+import { readAxes } from "./axes.js";
+import { Problem, unpacked } from "./client.js";
+import { element, setTheme } from "./dom.js";
+import { Explorer } from "./explorer.js";
+import { Head, levelAbove, readMap } from "./maps.js";
+
+/** Show the trait `answer` of a widget in an element; css: the page's styles. Returns what takes it away. */
+export async function render({ model, el }, css) {
+  // Keys that are pressed here are no shortcuts of JupyterLab.
+  const host = element("div", { "data-lm-suppress-shortcuts": "true" });
+  const root = element("div", { class: "widget" });
+  // Styles of the notebook and of the page do not meet.
+  host.attachShadow({ mode: "open" }).append(element("style", {}, css), root);
+  el.append(host);
+  const sent = model.get("answer");
+  const answer = unpacked(sent.buffer.slice(sent.byteOffset, sent.byteOffset + sent.byteLength));
+  const problem = element("p", { class: "problem", role: "alert", hidden: true });
+  const explorer = new Explorer(
+    () => {},
+    (error) => {
+      problem.textContent = error instanceof Problem ? error.message : `This could not be shown: ${error.message}`;
+      problem.hidden = false;
+    },
+  );
+  explorer.select({});
+  root.append(element("p", { class: "headline" }, answer.heading), problem, explorer.root);
+  root.addEventListener("keydown", (event) => {
+    event.stopPropagation(); // the notebook has keys of its own
+    if (event.key === "Escape") explorer.unpin();
+  });
+
+  const axes = readAxes(answer.labelSets, new Map());
+  const description = {
+    labelSets: answer.labelSets,
+    maps: answer.maps.map((each) => ({ ...each, heads: each.headReduction ? 1 : each.heads.length })),
+  };
+  const maps = new Map(answer.maps.map((each) => [each.name, readMap(each, axes)]));
+  const load = async (info) => {
+    const level = maps.get(levelAbove(description, info)?.name);
+    return { map: maps.get(info.name), levels: level?.rows === 1 ? new Head(level, null).row(0) : null };
+  };
+  const picture = answer.image ? await createImageBitmap(new Blob([answer.image.values])).catch(() => null) : null;
+
+  // Text that is light has a dark background. Canvases need a width, which an element has once it is on the page.
+  let width = 0;
+  const observer = new ResizeObserver(async () => {
+    if (!root.clientWidth || root.clientWidth === width) return;
+    const isFirst = !width;
+    width = root.clientWidth;
+    const [red, green, blue] = getComputedStyle(el).color.match(/[\d.]+/g).map(Number);
+    host.dataset.theme = 0.299 * red + 0.587 * green + 0.114 * blue > 128 ? "dark" : "light";
+    setTheme(host.dataset.theme);
+    if (isFirst) {
+      await explorer.show({ description, thumbnails: [...maps.values()], axes, picture, objects: answer.objects, load });
+      host.dataset.ready = "";
+    } else explorer.repaint();
+  });
+  observer.observe(root);
+  return () => observer.disconnect();
+}

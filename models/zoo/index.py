@@ -54,6 +54,7 @@ ZOO = {
     "transparent": Entry("P12", "transformer.transparent", "last"),
     "decomposable-attention": Entry("K9", "sentence_pairs.decomposable", "within"),
     "attentive-pooling": Entry("K12", "sentence_pairs.attentive_pooling", "largest"),
+    "word-by-word": Entry("R7", "sentence_pairs.word_by_word", "once"),
     "structured": Entry("K16", "sentences.structured", "free one"),
     "gpt": Entry("L2", "transformer.gpt"),
     "vit": Entry("L7", "vision.vit"),

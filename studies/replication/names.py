@@ -81,6 +81,8 @@ TITLES = {
     "psac-video": "the same, video attention alone",
     "decomposable-attention": "decomposable attention",
     "decomposable-attention-within": "the same with attention within sentences",
+    "word-by-word": "word-by-word attention",
+    "word-by-word-once": "the same encoders, the last state attends once",
     "attentive-pooling": "attentive pooling",
     "attentive-pooling-largest": "the same encoder, the largest of each feature",
     "structured": "structured self-attentive embedding",
@@ -116,6 +118,7 @@ ABLATIONS = {
     "hatn": ("hatn-source", "hatn-pnet"),
     "rban": ("rban-soft",),
     "decomposable-attention": ("decomposable-attention-within",),
+    "word-by-word": ("word-by-word-once",),
     "attentive-pooling": ("attentive-pooling-largest",),
     "structured": ("structured-free", "structured-one"),
 }

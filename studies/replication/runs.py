@@ -124,6 +124,7 @@ TABLE = (
         for model in (
             *(f"decomposable-attention{other}" for other in (*_CONTROLS, "-within")),
             *(f"attentive-pooling{other}" for other in (*_CONTROLS, "-largest")),
+            *(f"word-by-word{other}" for other in (*_CONTROLS, "-once")),
         )
     ),
     *(

@@ -10,6 +10,7 @@ from limelight.evaluation.weights import normalised_entropy
 from limelight.maps import AttentionMap
 
 NAME = "entropy"
+FEWEST = 5  # right and wrong answers, for a correlation with error
 
 
 def map_entropy(found: AttentionMap) -> float:
@@ -39,8 +40,12 @@ def _add(seen: Sequence[Seen], work: Work) -> None:
 
 def _finish(work: Work) -> tuple[Iterable[Figure], Iterable[Curve]]:
     figures = [each for each in work.samples.means(NAME) if each.name == "entropy"]
+    errors = list(work.samples.rows(NAME, "", "error").values())
+    compared = ["confidence"]
+    if min(errors.count(0.0), errors.count(1.0)) >= FEWEST:
+        compared.append("error")
     for subject in work.samples.subjects(NAME, "entropy"):
-        for name in ("error", "confidence"):
+        for name in compared:
             mine = (NAME, subject, "entropy")
             figures.append(work.samples.correlation(subject, f"correlation with {name}", mine, (NAME, "", name)))
     return figures, ()
@@ -49,9 +54,10 @@ def _finish(work: Work) -> tuple[Iterable[Figure], Iterable[Curve]]:
 MEASURE = Measure(
     name=NAME,
     title="Entropy of attention",
-    source="Ghader and Monz 2017; entropy as a part of that of equal weights",
-    summary="0: all weight on one key; 1: equal weights. A rank correlation near 1 with error, and near -1 with "
-    "confidence, says that attention is spread where the model errs or is unsure.",
+    source="Ghader and Monz 2017",
+    summary="As a part of that of equal weights. 0: all weight on one key; 1: equal weights. A rank correlation near 1 "
+    "with error, and near -1 with confidence, says that attention is spread where the model errs or is unsure. That "
+    f"with error needs {FEWEST} right and {FEWEST} wrong answers.",
     lacks=_lacks,
     add=_add,
     finish=_finish,

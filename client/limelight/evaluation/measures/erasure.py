@@ -161,7 +161,7 @@ def _add_row(row: _Row, replies: Mapping[frozenset[int], Reply], work: Work) -> 
 MEASURE = Measure(
     name=NAME,
     title="Erasure of words",
-    source="Serrano and Smith 2019; DeYoung et al. 2020; Jain and Wallace 2019 (leave-one-out)",
+    source="Serrano and Smith 2019, DeYoung et al. 2020, Jain and Wallace 2019",
     summary="The word with the largest weight is left out, beside a random word and the most moving word. "
     f"Comprehensiveness: probability lost without the top {SHARE:.0%} of the words (large is good); sufficiency: "
     "probability lost with these words alone (small is good).",

@@ -42,7 +42,7 @@ def key_weights(weights: NDArray[np.float32]) -> NDArray[np.float64]:
 MEASURE = Measure(
     name=NAME,
     title="Agreement with people's evidence",
-    source="DeYoung et al. 2020 (AUPRC); Das et al. 2017 (rank correlation)",
+    source="DeYoung et al. 2020, Das et al. 2017",
     summary="Mean weight that a key gets, over heads and queries, against the marks. Equal weights have rank "
     "correlation 0, and an AUPRC and a weight on marks of the marked share of keys.",
     lacks=_lacks,

@@ -93,7 +93,7 @@ def _share(true: Sequence[bool]) -> float:
 MEASURE = Measure(
     name=NAME,
     title="Importance of heads, and pruning",
-    source="Michel et al. 2019; Voita et al. 2019",
+    source="Michel et al. 2019, Voita et al. 2019",
     summary="Each head in turn is masked (scaled by 0). The curve masks more and more heads; their order comes from "
     "one half of the rows, the curve from the other.",
     lacks=no_interventions,

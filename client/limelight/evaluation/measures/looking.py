@@ -14,7 +14,6 @@ from limelight.evaluation.measures.measure import (
     Setting,
     Work,
     add_change,
-    each_map,
     means,
     moved,
     no_interventions,
@@ -62,7 +61,7 @@ def _add_permuted(seen: Sequence[Seen], work: Work) -> None:
 
 
 def _permute(seen: Seen, info: MapInfo, equal: NDArray[np.float32], work: Work) -> None:
-    (weights,) = (found.weights for its, found in each_map(seen, [info]) if its is info)
+    weights = seen.answer[info.name].weights
     # A query that attends to nothing has zeros, which cannot be given.
     queries = np.flatnonzero((np.abs(weights.sum(-1) - 1) < _SUM).all(0))
     weights, allowed = weights[:, queries], equal[:, queries] > 0
@@ -85,15 +84,13 @@ def _permute(seen: Seen, info: MapInfo, equal: NDArray[np.float32], work: Work) 
         for each, reply in zip(others, replies, strict=True)
         if reply is not None and reply.text == seen.reply.text and moved(seen.reply, reply) <= TOLERANCE
     ]
-    add(
-        "permuted", info.name, "divergence of the farthest weights with the same answer", number, max(kept, default=0.0)
-    )
+    add("permuted", info.name, "divergence that keeps the answer", number, max(kept, default=0.0))
 
 
 UNIFORM = Measure(
     name="uniform",
     title="Equal weights",
-    source="Liu et al. 2018, Lee et al. 2017 (changed weights); Wiegreffe and Pinter 2019 (uniform)",
+    source="Liu et al. 2018, Lee et al. 2017, Wiegreffe and Pinter 2019",
     summary="Each map in turn gets equal weights. Answers that do not change do not depend on where the map looks. "
     "An answer moves by the total variation distance of the probabilities: 0 to 1.",
     lacks=no_interventions,
@@ -104,7 +101,7 @@ UNIFORM = Measure(
 PERMUTED = Measure(
     name="permuted",
     title="Permuted and farthest weights",
-    source="Jain and Wallace 2019, sections 4.2.1 and 4.2.2",
+    source="Jain and Wallace 2019, 4.2",
     summary=f"{PERMUTATIONS} permutations of each query's weights. The farthest weights are the largest Jensen-Shannon "
     f"divergence, in bits from 0 to 1, among the permutations, the reversed order and equal weights, at which the "
     f"answer moves by at most {TOLERANCE}: a lower bound, as few weights are tried.",

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import limelight
 from studies.worth.data import write_rows
 from studies.worth.page import page
 
+_PAUSE = 0.5  # seconds between looks at a server that starts
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = {"dates": "dates", "numbers": "demo-numbers", "canvas": "demo-canvas", "digits": "demo-digits"}
 # Models with a second graph: the data, and the arguments of the training.
@@ -73,15 +75,22 @@ def _serving(repository: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "limelight.cli", "serve", "--repository", str(repository)]
     server = subprocess.Popen([*command, "--port", ports[0], "--metrics-port", ports[1]])
     try:
-        with limelight.Client(target, attempts=5, timeout=60) as client:
-            names = [each.name for each in repository.iterdir()]
-            while not all(each.state == "ready" for each in client.models() if each.name in names):
+        with limelight.Client(target) as client:
+            while not _is_ready(client, len(list(repository.iterdir()))):
                 if server.poll() is not None:
                     raise SystemExit("the server has ended")
+                time.sleep(_PAUSE)
         yield target
     finally:
         server.terminate()
         server.wait()
+
+
+def _is_ready(client: limelight.Client, models: int) -> bool:
+    try:
+        return [each.state for each in client.models()].count("ready") == models
+    except limelight.Unavailable:
+        return False
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ def page(reports: Sequence[Report], command: str, sets: Mapping[str, str]) -> st
     lines = [
         "# What the weights of the demo's models are worth",
         "",
-        f"`{command}` asks served models with [`limelight evaluate`](evaluate.md) and writes this page. In brackets: 95 % "
-        "bootstrap intervals over rows. The data are made here, held out from training.",
+        f"`{command}` asks served models with [`limelight evaluate`](evaluate.md) and writes this page. In brackets: "
+        "95 % bootstrap intervals over rows. The data are made here, held out from training.",
         "",
         "| model | what it is | rows | seconds |",
         "|---|---|---|---|",

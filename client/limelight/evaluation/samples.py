@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from limelight.evaluation.statistics import RESAMPLES, interval, rank_correlation
+from limelight.evaluation.statistics import RESAMPLES, interval, mean_interval, rank_correlation
 
 FEWER_RESAMPLES = 200  # of statistics that take milliseconds
 
@@ -75,7 +75,8 @@ class Samples:
 
 def mean_figure(measure: str, subject: str, name: str, values: NDArray[np.float64]) -> Figure:
     """Return the mean of values, one a row."""
-    return figure(measure, subject, name, len(values), lambda at: float(values[at].mean()))
+    low, high = map(_or_none, mean_interval(values).tolist())
+    return Figure(measure, subject, name, float(values.mean()), low, high, len(values))
 
 
 def figure(
@@ -89,8 +90,12 @@ def figure(
 ) -> Figure:
     """Return a statistic of the indices of rows, with its interval."""
     value = statistic(np.arange(rows)) if rows else math.nan
-    low, high = (None if math.isnan(end) else end for end in interval(rows, statistic, resamples=resamples).tolist())
+    low, high = map(_or_none, interval(rows, statistic, resamples=resamples).tolist())
     return Figure(measure, subject, name, value, low, high, rows)
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def defined(figures: Iterable[Figure]) -> list[Figure]:

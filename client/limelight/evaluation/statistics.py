@@ -63,3 +63,12 @@ def interval(count: int, statistic: Callable[[NDArray[np.int64]], float], *, res
     drawn = np.array([statistic(chance.integers(0, count, count)) for _ in range(resamples)])
     drawn = drawn[~np.isnan(drawn)]
     return np.percentile(drawn, [2.5, 97.5]) if len(drawn) else np.full(2, np.nan)
+
+
+def mean_interval(values: Floats) -> Floats:
+    """Return the interval of a mean, as `interval` does: [row] to [2]."""
+    count = len(values)
+    if count < 2:
+        return np.full(2, np.nan)
+    drawn = np.random.default_rng(SEED).integers(0, count, (RESAMPLES, count))
+    return np.percentile(values[drawn].mean(1), [2.5, 97.5])

@@ -22,7 +22,8 @@ def page(reports: Sequence[Report], command: str, sets: Mapping[str, str]) -> st
         "# What the weights of the demo's models are worth",
         "",
         f"`{command}` asks served models with [`limelight evaluate`](evaluate.md) and writes this page. In brackets: "
-        "95 % bootstrap intervals over rows. The data are made here, held out from training.",
+        "95 % bootstrap intervals over rows. The data are made here and held out from training; evidence is where the "
+        "generator put what decides the answer.",
         "",
         "| model | what it is | rows | seconds |",
         "|---|---|---|---|",
@@ -43,7 +44,13 @@ def _section(reports: Sequence[Report], measure: str, names: Sequence[str]) -> I
     if not computed:
         return
     first = computed[0][1]
-    yield from ("", f"## {first['title']}", "", f"{first['summary']} {first['source']}".strip() + ".", "")
+    yield from (
+        "",
+        f"## {first['title']}",
+        "",
+        " ".join(filter(None, (first["summary"], first["source"] and f"{first['source']}."))),
+        "",
+    )
     there = [name for name in names if any(each["name"] == name for _, one in computed for each in one["figures"])]
     yield f"| model | of | {' | '.join(there)} |"
     yield "|---" * (len(there) + 2) + "|"

@@ -71,4 +71,4 @@ def mean_interval(values: Floats) -> Floats:
     if count < 2:
         return np.full(2, np.nan)
     drawn = np.random.default_rng(SEED).integers(0, count, (RESAMPLES, count))
-    return np.percentile(values[drawn].mean(1), [2.5, 97.5])
+    return np.asarray(np.percentile(values[drawn].mean(1), [2.5, 97.5]), np.float64)

@@ -20,7 +20,7 @@ svg{height:auto}svg.plot,svg[role=img]{max-width:640px;width:100%}svg.bar{width:
 svg text{font:12px system-ui,sans-serif;fill:var(--faint);stroke:none}
 svg .title{font-weight:600;fill:var(--text)}path{fill:none;stroke-width:2}path.grid{stroke:var(--grid);stroke-width:1}
 path.one{stroke:var(--one)}path.two{stroke:var(--two)}svg .name.one{fill:var(--one)}svg .name.two{fill:var(--two)}
-.bar path{stroke:var(--faint);stroke-width:1.5}.bar circle{fill:var(--one)}
+.bar path{stroke:var(--one)}.bar path.grid{stroke:var(--grid)}.bar circle{fill:var(--one)}
 """
 _ROLES, _ORDERS = ("one", "two"), ("ordered", "random")
 

@@ -43,8 +43,8 @@ MEASURE = Measure(
     name=NAME,
     title="Agreement with people's evidence",
     source="DeYoung et al. 2020, Das et al. 2017",
-    summary="Mean weight that a key gets, over heads and queries, against the marks. Equal weights have rank "
-    "correlation 0, and an AUPRC and a weight on marks of the marked share of keys.",
+    summary="Mean weight that a key gets, over heads and queries, against the marks. By chance the rank "
+    "correlation is 0, and an AUPRC and a weight on marks of the marked share of keys.",
     lacks=_lacks,
     add=_add,
     finish=means(NAME),

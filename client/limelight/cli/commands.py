@@ -39,6 +39,7 @@ KNOWN = {
     "generate": Command("Generate text, token by token.", "limelight.cli.generate:generate"),
     "view": Command("Open a page that shows attention.", "limelight.cli.view:view"),
     "bench": Command("Measure throughput and latency.", "limelight.cli.bench.command:bench"),
+    "evaluate": Command("Measure what a model's attention is worth.", "limelight.cli.evaluate.command:evaluate"),
     "completion": Command("Print the code for completion in a shell.", "limelight.cli.completion:completion"),
     "mechanisms": Command("List the attention mechanisms of the models.", extra="train"),
 }

@@ -1,0 +1,1 @@
+"""`limelight evaluate`."""

@@ -1,0 +1,42 @@
+"""Asking the server: many instances at the same time, errors by instance."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from limelight.attended import Attended
+from limelight.client import Client
+from limelight.descriptions import Model
+from limelight.errors import Error
+from limelight.evaluation.replies import Reply, read_reply
+from limelight.interventions import Intervention, with_interventions
+from limelight.v1 import values_pb2
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A model of a server. concurrency: number of calls at the same time."""
+
+    client: Client
+    model: Model
+    concurrency: int
+
+    def attend(self, instances: Sequence[values_pb2.Instance], maps: Sequence[str]) -> list[Attended | Error]:
+        """Return the answer to each instance with whole maps, or its Error. Raises Error for one of every call."""
+        if not maps:
+            answers = self.client.predict_many(self.model.name, instances, **self._options())
+            return [each if isinstance(each, Error) else Attended(each, ()) for each in answers]
+        return list(self.client.attend_many(self.model.name, instances, maps=maps, **self._options()))
+
+    def replies(self, instances: Sequence[values_pb2.Instance]) -> list[Reply | Error]:
+        """Return the reply to each instance, or its Error. Raises Error for one of every call."""
+        answers = self.client.predict_many(self.model.name, instances, **self._options())
+        return [each if isinstance(each, Error) else read_reply(self.model, each) for each in answers]
+
+    def _options(self) -> Any:
+        return {"version": self.model.version, "truncate": True, "concurrency": self.concurrency}
+
+
+def changed(instance: values_pb2.Instance, *interventions: Intervention) -> values_pb2.Instance:
+    """Add interventions to an instance."""
+    return with_interventions(instance, interventions)

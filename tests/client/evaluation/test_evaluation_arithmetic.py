@@ -1,0 +1,130 @@
+"""The arithmetic of evaluations: by hand, and beside other implementations."""
+
+import math
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from limelight.evaluation.flow import flow, rollout
+from limelight.evaluation.measures.erasure import without
+from limelight.evaluation.measures.heads import pruned_counts
+from limelight.evaluation.measures.quality import edits, macro_f1, token_f1
+from limelight.evaluation.rows import Box, Span, covered, word_spans
+from limelight.evaluation.samples import Samples
+from limelight.evaluation.statistics import average_precision, interval, mean_interval, rank_correlation, ranks
+from limelight.evaluation.weights import jensen_shannon, normalised_entropy, permuted, reversed_order, total_variation
+from limelight.labels import Grid, LabelSet, Region
+
+numbers = st.lists(st.integers(0, 5), min_size=2, max_size=20)
+
+
+def test_equal_values_share_a_rank():
+    assert ranks([3, 1, 3, 2]).tolist() == [3.5, 1, 3.5, 2]
+    assert rank_correlation([1, 2, 3], [10, 20, 90]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert math.isnan(rank_correlation([1, 1], [1, 2])) and math.isnan(rank_correlation([], []))
+
+
+@settings(max_examples=50)
+@given(numbers, st.randoms(use_true_random=False))
+def test_rank_correlation_is_that_of_scipy_and_precision_that_of_every_threshold(first: list[int], chance: Random):
+    stats = pytest.importorskip("scipy.stats")
+    second = [chance.randint(0, 3) for _ in first]
+    if len(set(first)) > 1 and len(set(second)) > 1:
+        assert rank_correlation(first, second) == pytest.approx(stats.spearmanr(first, second).statistic)
+    marks = [value > 1 for value in second]
+    if any(marks):
+        area, before = 0.0, 0.0
+        for threshold in sorted(set(first), reverse=True):
+            kept = [mark for value, mark in zip(first, marks, strict=True) if value >= threshold]
+            recall = sum(kept) / sum(marks)
+            area, before = area + (recall - before) * sum(kept) / len(kept), recall
+        assert average_precision(first, marks) == pytest.approx(area)
+
+
+def test_scores_that_rank_the_marks_first_have_the_area_1_and_constant_ones_the_share_of_marks():
+    assert average_precision([0.9, 0.8, 0.1], [True, True, False]) == 1
+    assert average_precision([1, 1, 1, 1], [True, False, False, False]) == 0.25
+    assert math.isnan(average_precision([1, 2], [False, False]))
+
+
+def test_the_interval_of_a_mean_is_about_two_standard_errors_wide_on_each_side():
+    values = np.random.default_rng(0).normal(size=400)
+    low, high = interval(400, lambda at: float(values[at].mean()))
+    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / 20, rel=0.15)
+    np.testing.assert_allclose(mean_interval(values), (low, high), atol=0.02)
+    assert np.isnan(interval(1, lambda at: 1.0)).all() and np.isnan(mean_interval(values[:1])).all()
+    assert interval(5, lambda at: 2.0).tolist() == [2, 2]
+
+
+def test_entropy_is_a_part_of_that_of_equal_weights():
+    weights, everywhere = np.array([[0.5, 0.5, 0, 0], [1, 0, 0, 0], [0.25] * 4, [0] * 4]), np.ones((4, 4), bool)
+    np.testing.assert_allclose(normalised_entropy(weights, everywhere), [0.5, 0, 1, np.nan])
+    two = np.array([[True, True, False, False]])
+    np.testing.assert_allclose(normalised_entropy(weights[:1], two), [1])
+
+
+def test_distances_of_distributions():
+    assert total_variation(np.array([1.0, 0]), np.array([0.25, 0.75])) == 0.75
+    assert jensen_shannon(np.array([1.0, 0]), np.array([0.0, 1])) == pytest.approx(1)
+    assert jensen_shannon(np.array([0.5, 0.5]), np.array([0.5, 0.5])) == 0
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(0, 1, width=32), min_size=3, max_size=9), st.integers(1, 3))
+def test_reordered_weights_are_the_same_weights_on_allowed_keys(row: list[float], allowed: int):
+    weights, there = np.array([[row]], np.float32), np.zeros((1, 1, len(row)), bool)
+    there[..., :allowed] = True
+    for found in (permuted(weights, there, np.random.default_rng(0)), reversed_order(weights, there)):
+        assert sorted(found[there]) == sorted(weights[there]) and not found[~there].any()
+    before, after = weights[0, 0, :allowed], reversed_order(weights, there)[0, 0, :allowed]
+    assert not ((before[:, None] < before) & (after[:, None] < after)).any()
+
+
+def test_flow_and_rollout_of_two_layers_by_hand():
+    sparse, csgraph = pytest.importorskip("scipy.sparse"), pytest.importorskip("scipy.sparse.csgraph")
+    swap, stay = np.array([[0.0, 1], [1, 0]]), np.eye(2)
+    # With the residual each entry of the first layer has half of its weight on each input.
+    np.testing.assert_allclose(rollout([swap, stay]), [[0.5, 0.5], [0.5, 0.5]])
+    np.testing.assert_allclose(flow([swap, stay], 0, sparse, csgraph), [0.5, 0.5], atol=1e-5)
+    # The second layer swaps, too: each input is reached on two ways of at most a half.
+    np.testing.assert_allclose(flow([swap, swap], 0, sparse, csgraph), [1, 1], atol=1e-5)
+    np.testing.assert_allclose(rollout([swap, swap]), [[0.5, 0.5], [0.5, 0.5]])
+
+
+def test_quality_by_hand():
+    assert edits("a b c".split(), "a x c d".split()) == 2
+    assert token_f1(["a", "b"], ["a"]) == pytest.approx(2 / 3) and token_f1([], []) == 1 and token_f1(["a"], []) == 0
+    assert macro_f1(np.array(["a", "a", "b"]), np.array(["a", "b", "b"])) == pytest.approx(2 / 3)
+
+
+def test_words_are_left_out_of_a_text():
+    words = word_spans("the  cat\nsat")
+    assert words == [(0, 3), (5, 8), (9, 12)]
+    assert without("the  cat\nsat", words, {0, 2}) == "  cat\n"
+    assert pruned_counts(2) == [1, 2] and pruned_counts(12) == [2, 4, 6, 8, 10, 12]
+
+
+def test_marks_cover_tokens_that_share_a_character_and_cells_whose_centre_is_inside():
+    tokens = LabelSet(
+        "words", "tokens", ("[CLS]", "the", "cat"), starts=np.array([0, 0, 4]), ends=np.array([0, 3, 7]),
+        flags=np.array([True, False, False]), inputs=("text",),
+    )  # fmt: skip
+    assert covered(tokens, [Span("text", 6, 9)]).tolist() == [False, False, True]
+    assert not covered(tokens, [Span("other", 6, 9)]).any()
+    grid = Grid(1, 2, (), Region(0, 0, 20, 10))
+    assert covered(LabelSet("cells", "grid", ("a", "b"), grid=grid), [Box("image", 0, 0, 12, 10)]).tolist() == [1, 0]
+
+
+def test_figures_are_of_the_rows_that_have_them():
+    samples = Samples()
+    for row, value in enumerate([1.0, 2.0, math.nan, 6.0]):
+        samples.add("m", "map", "x", row, value)
+        samples.add("m", "", "y", row, -row)
+    mean, _ = samples.means("m")
+    assert (mean.value, mean.rows, mean.subject) == (3, 3, "map")
+    found = samples.correlation("map", "with y", ("m", "map", "x"), ("m", "", "y"))
+    assert found.value == pytest.approx(-1) and found.rows == 3

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from bundle.errors import LimelightError
 from bundle.values import Graph, Image, Instance, Pair, Sentences, Text
-from models.data.gold import Gold, describe
+from models.data.gold import Gold, Span, describe
 
 T = TypeVar("T")
 _SHOWN = 60
@@ -36,8 +36,8 @@ class Example:
     """An instance as a caller would send it, and what is known of it.
 
     label: its class. labels: classes of its parts (tokens, nodes, cells), "" for a part of which none is known.
-    numbers: what a regression is to put out. picture: what is to be drawn. gold: where to look for each thing. What the
-    task has not is empty.
+    numbers: what a regression is to put out. picture: what is to be drawn. spans: parts of a text that are right
+    answers, each by itself. gold: where to look for each thing. What the task has not is empty.
     """
 
     instance: Instance
@@ -45,6 +45,7 @@ class Example:
     labels: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
     picture: Image | None = None
+    spans: tuple[Span, ...] = ()
     gold: tuple[Gold, ...] = ()
 
 
@@ -110,6 +111,7 @@ def parts(example: Example) -> Iterator[bytes]:
     yield from (repr(number).encode() for number in example.numbers)
     if example.picture is not None:
         yield example.picture.data
+    yield from (repr(span).encode() for span in example.spans)
     for gold in example.gold:
         yield from describe(gold)
     for name in sorted(example.instance):

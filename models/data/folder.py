@@ -5,16 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from models.data import drawings, graphs, idx, reviews, rows, speech, stories
+from models.data import drawings, graphs, idx, passages, reviews, rows, speech, stories
 from models.data.dataset import DataError, Dataset, Example, FileRead, check_labels, check_sources, require, split
 
 IMAGES: Literal["images"] = "images"
 GRAPHS: Literal["graphs"] = "graphs"
 _FileKind = rows.Kind | Literal["images"]
 STORIES: Literal["stories"] = "stories"
+PASSAGES: Literal["questions about passages"] = "questions about passages"
 DRAWINGS: Literal["drawings"] = "drawings"  # labelled images, to be drawn by their labels
 TRANSFER: Literal["reviews of two domains"] = "reviews of two domains"
-Kind = _FileKind | Literal["graphs", "stories", "drawings", "reviews of two domains"]
+Kind = _FileKind | Literal["graphs", "stories", "questions about passages", "drawings", "reviews of two domains"]
 _Read = Callable[[Path], list[Example]]
 _PARTS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test", "t10k")}
 _SHARE = 0.1
@@ -23,8 +24,9 @@ _SHARE = 0.1
 def load(
     path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str = "", columns: Sequence[str] = ()
 ) -> Dataset:
-    """Read lines of a kind, images, stories, reviews of two domains, one graph of an .npz archive (which says itself
-    what its parts are), or as pairs a folder of recordings of spoken digits (`models.data.speech`).
+    """Read lines of a kind, images, stories, questions about passages, reviews of two domains, one graph of an .npz
+    archive (which says itself what its parts are), or as pairs a folder of recordings of spoken digits
+    (`models.data.speech`).
 
     A folder holds train, dev and test files (`train.tsv`, `dev.jsonl.gz`, `test2016.tsv`, `train-images-idx3-ubyte.gz`
     with `train-labels-idx1-ubyte.gz`, `t10k-…`). A part that is missing, and everything of a single file, is cut from
@@ -50,6 +52,8 @@ def load(
         if path.name.endswith(rows.SUFFIXES):
             raise DataError(f"{path}: this model learns from a graph in an .npz archive, and not from lines")
         return graphs.dataset(path, name=name, licence=licence)
+    if kind == PASSAGES:
+        return passages.dataset(path, name=name, licence=licence)
     if kind == STORIES:
         return stories.dataset(path, seed=seed, name=name, licence=licence)
     if kind is rows.PAIRS and (path / speech.TRAIN).is_file():

@@ -13,6 +13,7 @@ from models.data import (
     moves,
     names,
     numbers,
+    purchases,
     recall,
     reviews,
     rows,
@@ -26,7 +27,7 @@ from models.data.demo import canvas as demo_canvas
 from models.data.demo import digits as demo_digits
 from models.data.demo import numbers as demo_numbers
 from models.data.demo import slips as demo_slips
-from models.data.folder import DRAWINGS, IMAGES, STORIES, TRANSFER, Kind
+from models.data.folder import DRAWINGS, IMAGES, PASSAGES, STORIES, TRANSFER, Kind
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ SETS: dict[str, Made] = {
     "snapshots": Made(IMAGES, snapshots.dataset),
     "docstrings": Made(rows.DOCUMENTS, docstrings.dataset),
     "moves": Made(STORIES, moves.dataset),
+    "purchases": Made(PASSAGES, purchases.dataset),
     "names": Made(rows.TAGGED, names.dataset),
     "slips": Made(rows.DOCUMENTS, slips.dataset),
     "captions": Made(rows.CAPTIONS, captions.dataset),

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bundle.rows import Row
 from bundle.values import Array
 from models.cards.card import Card, Metric
 from models.data.dataset import Example
@@ -56,6 +57,10 @@ class Task(ABC):
     def reader(self, labels: Sequence[str]) -> Callable[[Example], Array]:
         """From an example to its target, `labels` being the classes in order. By default there is none."""
         return lambda example: np.zeros(0, np.float32)
+
+    def place(self, target: Array, row: Row) -> Array:
+        """A target in the terms of the preprocessed example, which has its labels. By default it is the same."""
+        return target
 
     def stack(self, targets: Sequence[Array]) -> Tensor:
         """The targets of a batch as one tensor."""

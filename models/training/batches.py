@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from bundle.errors import InputError
 from bundle.rows import Row
 from bundle.v1 import bundle_pb2
+from bundle.values import Array
 from models.cards.card import Card
 from models.data.dataset import DataError, Example
 from models.tasks.task import CPU, Batch, Task
@@ -19,6 +21,13 @@ _NOISE: Mapping[int, tuple[Callable[[tuple[int, ...]], Tensor], float]] = {
     bundle_pb2.DISTRIBUTION_UNIFORM: (torch.rand, 0.5),
     bundle_pb2.DISTRIBUTION_NORMAL: (torch.randn, 0.0),
 }
+
+
+class _Read(NamedTuple):
+    """An example as its model reads it, and its target."""
+
+    row: Row
+    target: Array
 
 
 class Batches:
@@ -64,40 +73,42 @@ class Batches:
             if done >= count:
                 done -= count
                 continue
-            rows = {index: self._row(index) for index in bucket}
-            cut = self._cut(rows)
+            read = {index: self._read(index) for index in bucket}
+            cut = self._cut(read)
             for place in places[done:]:
-                yield self._batch({index: rows[index] for index in cut[place]}, draw=True)
+                yield self._batch({index: read[index] for index in cut[place]}, draw=True)
             done = 0
 
     def in_order(self) -> Iterator[Batch]:
         """Every example once, by length within a bucket; noise is neutral."""
         size = self._batch_size * _BUCKET
         for begin in range(0, len(self.examples), size):
-            rows = {index: self._row(index) for index in range(begin, min(begin + size, len(self.examples)))}
-            for indices in self._cut(rows):
-                yield self._batch({index: rows[index] for index in indices}, draw=False)
+            read = {index: self._read(index) for index in range(begin, min(begin + size, len(self.examples)))}
+            for indices in self._cut(read):
+                yield self._batch({index: read[index] for index in indices}, draw=False)
 
-    def _cut(self, rows: dict[int, Row]) -> list[list[int]]:
-        by_length = sorted(rows, key=lambda index: tuple(rows[index].sizes.values()))
+    def _cut(self, read: dict[int, _Read]) -> list[list[int]]:
+        by_length = sorted(read, key=lambda index: tuple(read[index].row.sizes.values()))
         return [by_length[begin : begin + self._batch_size] for begin in range(0, len(by_length), self._batch_size)]
 
-    def _batch(self, rows: dict[int, Row], *, draw: bool) -> Batch:
+    def _batch(self, read: dict[int, _Read], *, draw: bool) -> Batch:
         """Pad and stack."""
-        arrays = self._card.collate(list(rows.values()))
+        rows = [each.row for each in read.values()]
+        arrays = self._card.collate(rows)
         tensors: dict[str, Tensor] = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        shapes = self._card.noise_shapes(list(rows.values()))
+        shapes = self._card.noise_shapes(rows)
         for each in self._card.noise:
             drawn, neutral = _NOISE[each.distribution]
             shape = shapes[each.tensor.name]
             tensors[each.tensor.name] = drawn(shape) if draw else torch.full(shape, neutral)
-        target = self._task.stack([self._target(self.examples[index]) for index in rows])
-        return Batch(tensors, tuple(rows), target).to(self._device)
+        target = self._task.stack([each.target for each in read.values()])
+        return Batch(tensors, tuple(read), target).to(self._device)
 
-    def _row(self, index: int) -> Row:
+    def _read(self, index: int) -> _Read:
         """Preprocess an example; a too long one is cut."""
         try:
             row = self._preprocessor.row(self.examples[index].instance, field=f"example {index}: ", truncate=True)
         except InputError as error:
             raise DataError(f"{error.field} {error.message}") from error
-        return Row(row.tensors, row.sizes)  # nobody reads labels here, and they are large
+        target = self._task.place(self._target(self.examples[index]), row)
+        return _Read(Row(row.tensors, row.sizes), target)  # nobody reads labels from here on, and they are large

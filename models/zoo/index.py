@@ -42,6 +42,7 @@ ZOO = {
     "label-wise-lstm": Entry("K17", "sentences.label_wise", "shared"),
     "diversity-lstm": Entry("K23", "sentences.diversity", "plain"),
     "mcan": Entry("K26", "co_attention.mcan", "stacked one four"),
+    "qanet": Entry("J13", "reading.qanet", "convolved"),
     "rban": Entry("J14", "aspects.rban", "soft"),
     "attention-unet": Entry("J15", "segmentation.attention_unet", "features"),
     "mme": Entry("J16", "meta_embeddings.mme", "words characters neighbours spelling learned"),

@@ -107,6 +107,7 @@ TABLE = (
         for other in (*_CONTROLS, "-shared")
     ),
     *(Run(f"memn2n{other}", f"memn2n{other}") for other in (*_CONTROLS, "-one")),
+    *(Run(f"qanet{other}", f"qanet{other}") for other in (*_CONTROLS, "-convolved")),
     *(
         Run(
             f"{task[:3]}-memn2n{other}", f"memn2n{other}", f"babi/en-10k/{task}_train.txt", "CC-BY-3.0", ("--epochs", n)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bundle.values import Graph, Image, Instance, Pair, Sentences, Text, Value
 from limelight.v1 import model_pb2
-from models.data import folder, images, rows, tokenizers
+from models.data import folder, images, passages, rows, tokenizers
 from models.data.dataset import Dataset, Example
 from models.data.folder import Kind
 from models.data.gold import Box, Gold, Span
@@ -78,6 +78,13 @@ def of_stories(scale: int) -> list[Example]:
     return labelled(*asked, gold=[Gold((Span("document", 0, 5, sentence=0),))])
 
 
+def of_passages(scale: int) -> list[Example]:
+    return [
+        passages.asked(told, question, [(answer, told.index(answer))])
+        for question, told, answer in zip(SOURCES, TEXTS, ("The cat", "all day long", "A dog"), strict=True)
+    ]
+
+
 def of_aspects(scale: int) -> list[Example]:
     parts = (
         ("The cat sat on the mat,", "and a bird", "flew over the house."),
@@ -145,6 +152,7 @@ EXAMPLES: Mapping[Kind, Callable[[int], list[Example]]] = {
     folder.GRAPHS: of_graphs,
     folder.TRANSFER: of_documents,
     folder.STORIES: of_stories,
+    folder.PASSAGES: of_passages,
 }
 
 

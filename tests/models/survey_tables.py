@@ -77,7 +77,7 @@ machine translation | J1 J2 J7 hf:Marian
 summarization | hf:BART
 text classification and representation | J5 J9 hf:BERT
 sentiment analysis | J8 J17
-question answering | J14 K3 hf:BERT
+question answering | J13 J14 K3 hf:BERT
 pre-trained language models | L2 hf:Llama
 image classification | L7 hf:ViT
 image generation | J11
@@ -100,7 +100,7 @@ hyperedge detection |
 document classification | J5
 summarization | hf:BART
 language modelling | L2
-question answering | J14 K3 hf:BERT
+question answering | J13 J14 K3 hf:BERT
 question answering over a knowledge base |
 machine translation | J1 J2 J7
 translation quality estimation |

@@ -1,4 +1,4 @@
-"""Table 3 of Brauwers and Frasincar (2021), in which they place seventeen papers, and where models here depart."""
+"""Table 3 of Brauwers and Frasincar (2021), which places seventeen papers, and where models here depart from it."""
 
 from limelight.v1 import model_pb2
 
@@ -31,7 +31,12 @@ SPELLED = {
     "capsule-based": "capsule",
     "soft": "global",  # the survey's other word for it
 }
-ABSENT = {"J13": "QANet is not among the models yet"}
+# What of a paper is not here.
+LACKS = {
+    "lcr-rot-hop": "without the ontology, by whose rules the paper's hybrid answers first",
+    "qanet": "without vectors of characters and layer dropout",
+    "rban": "reconstructed from the survey's description, not from the paper",
+}
 # Where a card departs on purpose: what the model itself says in a column, and why.
 DEPARTS = {
     ("luong", "scoring"): (("general",), "the paper's best score, which Table 2 lists beside the multiplicative one"),

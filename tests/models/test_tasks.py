@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from bundle.rows import Labels, Row
 from bundle.values import Pair, Text
 from models.cards.card import Card
 from models.data.dataset import Example
-from models.data.gold import Box, Gold
+from models.data.gold import Box, Gold, Span
 from models.network import Answer, Network
 from models.tasks.aspects import ClassifyTargets, opposed
 from models.tasks.classify import Classify
@@ -19,6 +20,7 @@ from models.tasks.entities import Entities, entities
 from models.tasks.heads import Scores
 from models.tasks.regress import Regress
 from models.tasks.segment import Segment
+from models.tasks.spans import FindSpan
 from models.tasks.tag import Tag
 from models.tasks.task import Batch, Task
 
@@ -194,3 +196,33 @@ def test_a_tagger_learns() -> None:
         (loss / terms).backward()
         optimizer.step()
     assert float(loss.detach()) / terms < 0.1
+
+
+def test_spans() -> None:
+    """Characters become tokens; of two right answers the better counts; an answer that was cut off costs nothing."""
+    task = FindSpan(over="words")
+    tokens = Labels("words", 0, 4, starts=(0, 4, 8, 12), ends=(3, 7, 11, 15))
+    answers = Example({}, spans=(Span("text", 4, 11), Span("text", 8, 11), Span("text", 12, 40)))
+    target = task.place(task.reader(())(answers), Row({}, {}, {"words": tokens}))
+    assert target.tolist() == [[1, 2], [2, 2], [-1, -1]]
+    says = {"start_scores": torch.zeros(1, 4), "end_scores": torch.tensor([[0.0, 0.0, 0.0, 9.0]])}
+    says["start_scores"][0, 2] = 9.0
+    batch = Batch(says, (0,), task.stack([target]))
+    loss, terms = task.loss(Says(), batch)
+    start, end = (-says[name].log_softmax(-1)[0] for name in ("start_scores", "end_scores"))
+    assert terms == 1 and float(loss) == pytest.approx(float(start[1] + end[2]))
+    held = OneBatch([answers], batch)
+    exact, overlap = task.judge(Says(), NO_CARD, held, [])
+    assert exact.value == 0 and overlap.value == pytest.approx(2 / 3)  # words 2 to 3 beside word 2
+    cut = task.stack([np.array([[-1, -1]])])
+    assert float(task.loss(Says(), Batch(says, (0,), cut))[0]) == 0
+
+
+class OneBatch:
+    """Examples with one batch of all."""
+
+    def __init__(self, examples: Sequence[Example], batch: Batch) -> None:
+        self.examples, self._batch = examples, batch
+
+    def in_order(self) -> Iterator[Batch]:
+        yield self._batch

@@ -14,12 +14,12 @@ from models.blocks.convolved import Parts
 from models.blocks.patches import cut
 from models.blocks.recurrent import BiGru, turning
 from models.blocks.transformer import AddAndNorm, EncoderLayer, PostNormLayer
+from models.blocks.two_way import TwoWay
 from models.network import GeneratingNetwork
 from models.tasks.generate import greedy
 from models.tasks.stepping import Stepping
 from models.zoo.co_attention.hiecoatt import GRAMS, Phrases
 from models.zoo.co_attention.mcan import GuidedLayer, Mcan
-from models.zoo.co_attention.psac import TwoWay
 from models.zoo.rnn_search.bahdanau import Bahdanau
 from models.zoo.rnn_search.luong import Luong
 from models.zoo.segmentation.attention_unet import Gate

@@ -18,7 +18,7 @@ from studies.replication.papers import CLAIMS
 from studies.replication.runs import RECORD, TABLE
 from studies.replication.tables import written
 from tests.models import small
-from tests.models.table_3 import ABSENT, AUTHORS, COLUMNS, DEPARTS, ROWS
+from tests.models.table_3 import AUTHORS, COLUMNS, DEPARTS, LACKS, ROWS
 
 PAGE = ROOT / "docs" / "models.md"
 HEAD = f"""# Published models
@@ -55,7 +55,7 @@ def survey() -> list[str]:
     rows = []
     for key, cells in ROWS.items():
         name = standing_for(key)
-        found = f"`{name}`" if name else f"– ({ABSENT[key]})"
+        found = f"`{name}` ({LACKS[name]})" if name in LACKS else f"`{name}`"
         rows.append((key, AUTHORS[key], found, *(placed(name, column, cell) for column, cell in cells.items())))
     return written(("id", "paper", "here", *(column.replace("_", " ") for column in COLUMNS)), rows)
 

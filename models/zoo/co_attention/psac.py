@@ -13,15 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from models.attention import Attention
-from models.attention.features import ConcatProduct, Pair
-from models.attention.features.parallel import side
-from models.attention.features.perceptron import both_ways
-from models.attention.flat import over_keys
-from models.attention.score.base import Score
-from models.attention.weights import Weights, weights_of
+from models.attention.features import ConcatProduct
 from models.blocks.cells import Cells
 from models.blocks.transformer import PostNormLayer, places
+from models.blocks.two_way import TwoWay
 from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.maps import Attends, maps_of
@@ -99,33 +94,6 @@ class PositionalSelfAttention(nn.Module):
             encoded, looks = layer(encoded, mask)
             weights.append(looks)
         return features + encoded, weights
-
-
-class TwoWay(nn.Module):
-    """What to look at and what to listen to: each frame to words, and by way of them to frames.
-
-    S = wᵀ [v; q; v ⊙ q];  A = M₁ Q;  B = M₁ M₂ V;  M₁ = softmax of S along words, M₂ = softmax of Sᵀ along frames
-
-    Shapes: frames [batch, frame, d], words [batch, word, d], mask bool [batch, word] -> Pair of A and B [batch, frame,
-        d], Pair of weights [batch, 1, frame, word] and [batch, 1, word, frame].
-    """
-
-    def __init__(self, score: Score) -> None:
-        super().__init__()
-        self.attention = Attention(score=score)
-
-    @property
-    def makes(self) -> tuple[Weights, ...]:
-        """Those of the frames, over words; then those of the words, over frames."""
-        return weights_of(self.attention, self.attention)
-
-    def forward(self, frames: Tensor, words: Tensor, mask: Tensor) -> tuple[Pair, Pair]:
-        seen, said = side(frames.unsqueeze(1), None, None), side(words.unsqueeze(1), over_keys(mask), None)
-        affinity = self.attention.score(seen.features, said.features, said.context)
-        listening, looking = both_ways(affinity, seen, said, self.attention.align)
-        looking = looking * mask[:, None, :, None]  # padding asks for nothing
-        heard, looked = listening @ said.features, listening @ (looking @ seen.features)
-        return Pair(heard.squeeze(1), looked.squeeze(1)), Pair(listening, looking)
 
 
 class Psac(Network):

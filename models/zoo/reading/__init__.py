@@ -1,0 +1,1 @@
+"""Passages, and questions that they answer."""

@@ -1,0 +1,69 @@
+"""A. W. Yu et al. (2018), §2.2."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from models.blocks.transformer import places
+from tests.oracles.cases import Array, array
+from tests.oracles.zoo import Tensors, linear, relu, softmax
+
+
+def layernorm(layer: Any, x: Array) -> Array:
+    away = x - x.mean(-1, keepdims=True)
+    return away / np.sqrt((away**2).mean(-1, keepdims=True) + layer.eps) * array(layer.weight) + array(layer.bias)
+
+
+def convolution(layer: Any, x: Array) -> Array:
+    """A filter of each feature, then a mixture of features; zeros beyond the ends."""
+    filters, mix = array(layer.depthwise.weight)[:, 0], array(layer.pointwise.weight)[:, :, 0]
+    width, rows = filters.shape[1], []
+    for place in range(len(x)):
+        found = np.zeros(x.shape[1])
+        for offset in range(width):
+            at = place + offset - width // 2
+            if 0 <= at < len(x):
+                found += filters[:, offset] * x[at]
+        rows.append(relu(mix @ found + array(layer.pointwise.bias)))
+    return np.stack(rows)
+
+
+def block(layer: Any, x: Array) -> tuple[Array, Array]:
+    x = x + array(places(torch.arange(len(x)), x.shape[1]))  # the network's own, as float32 rounds them
+    for norm, each in zip(layer.before, layer.convolutions, strict=True):
+        x = x + convolution(each, layernorm(norm, x))
+    maps = []
+    if layer.own is not None:
+        heads, normed = layer.own, layernorm(layer.before_attention, x)
+        parts = [linear(each, normed) for each in (heads.query_map, heads.key_map, heads.value_map)]
+        found = []
+        for q, k, v in zip(*(np.split(each, heads.heads, -1) for each in parts), strict=True):
+            maps.append(softmax(q @ k.T / np.sqrt(q.shape[1])))
+            found.append(maps[-1] @ v)
+        x = x + linear(heads.merge, np.concatenate(found, -1))
+    hidden = relu(linear(layer.hidden[0], layernorm(layer.before_hidden, x)))
+    return x + linear(layer.hidden[2], hidden), np.array(maps)
+
+
+def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
+    maps = {}
+    words = array(network.words.weight)
+    q, maps["question.self"] = block(network.encoder, words[tensors["first_ids"]])
+    c, maps["passage.self"] = block(network.encoder, words[tensors["second_ids"]])
+    of_q, of_c, of_both = np.split(array(network.between.attention.score.weight.weight)[0, :, 0], 3)
+    s = np.array([[of_q @ y + of_c @ x + of_both @ (x * y) for y in q] for x in c])
+    row, column = softmax(s), softmax(s.T).T
+    maps["passage.cross"], maps["question.cross"] = row[None], column.T[None]
+    a, b = row @ q, row @ column.T @ c
+    state, made = linear(network.resize, np.concatenate([c, a, c * a, c * b], -1)), []
+    for number in range(3):
+        for place, each in enumerate(network.blocks):
+            state, maps[f"pass{number}.{place}.self"] = block(each, state)
+        made.append(state)
+    m0, m1, m2 = made
+    outputs = {
+        "start_scores": linear(network.start, np.concatenate([m0, m1], -1))[:, 0],
+        "end_scores": linear(network.end, np.concatenate([m0, m2], -1))[:, 0],
+    }
+    return outputs | {name: each for name, each in maps.items() if each.size}

@@ -215,6 +215,10 @@ TABLE = (
     ),
     Run("mnist-vit", "vit", "mnist", _MNIST, ("--epochs", "6")),
     *(
+        Run(f"mnist-deit{other}", f"deit{other}", "mnist", _MNIST, ("--epochs", "2"))
+        for other in (*_CONTROLS, "-soft", "-label")
+    ),
+    *(
         Run(f"questions-{model}", model)
         for model in (
             *(f"hiecoatt{control}" for control in _CONTROLS),

@@ -30,8 +30,6 @@ from models.training.prepared import of_pictures
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
 
-_BATCH, _RATE = 64, 2e-3  # of the teacher's training
-
 
 @dataclass(frozen=True, kw_only=True)
 class DeitConfig:
@@ -80,18 +78,17 @@ class DataEfficientTransformer(Network):
     Z_s, Z_d: scores behind the class token and the distillation token. Answered is the mean of both probabilities
     (§3, "Joint classifiers"):  logits = log((ψ(Z_s) + ψ(Z_d)) / 2), ψ = softmax
 
-    Shapes: pixels float32 [batch, channel, row, column] -> logits [batch, class],
-        maps `encoder.<layer>.self` [batch, head, 2 + patch, 2 + patch], with scores and norms; entry 0 is the class
-        token, entry 1 the distillation token.
+    Shapes: pixels float32 [batch, channel, row, column] -> logits [batch, class], maps `encoder.<layer>.self` [batch,
+        head, 2 + patch, 2 + patch] with scores and norms; first come the class token and the distillation token.
     """
 
     def __init__(self, config: DeitConfig) -> None:
         super().__init__()
         self.config, d_model = config, config.d_model
-        patches = config.rows * config.columns // config.patch**2
         self.project = nn.Linear(len(config.mean) * config.patch**2, d_model)
         self.leading = nn.Parameter(torch.randn(1, 2, d_model) * 0.02)
-        self.position = nn.Parameter(torch.randn(1, 2 + patches, d_model) * 0.02)
+        places = 2 + config.rows * config.columns // config.patch**2
+        self.position = nn.Parameter(torch.randn(1, places, d_model) * 0.02)
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(
             EncoderLayer(d_model=d_model, heads=config.heads, d_hidden=config.d_hidden, dropout=config.dropout)
@@ -142,21 +139,19 @@ def teach(network: DataEfficientTransformer, dataset: Dataset, blueprint: Bluepr
     read, teacher = described.preprocessor(), network.teacher.requires_grad_(True)
     pixels = torch.from_numpy(described.collate([read.row(each.instance) for each in known])["pixels"]).to(device)
     wanted = torch.tensor([blueprint.labels.index(each.label) for each in known], device=device)
-    optimizer = torch.optim.AdamW(teacher.parameters(), lr=_RATE, fused=True)
+    optimizer = torch.optim.AdamW(teacher.parameters(), lr=2e-3, fused=True)
     for _ in range(network.config.epochs):
-        for chunk in torch.randperm(len(known)).to(device).split(_BATCH):
+        for chunk in torch.randperm(len(known)).to(device).split(64):
             optimizer.zero_grad()
             cross_entropy(teacher(pixels[chunk]), wanted[chunk]).backward()
             optimizer.step()
-    optimizer.zero_grad()
-    teacher.requires_grad_(False)
+    teacher.requires_grad_(False).zero_grad()
 
 
 def card(network: DataEfficientTransformer, blueprint: Blueprint[DeitConfig]) -> Card:
     """Describe the transformer."""
-    config = network.config
-    image = ImageInput.of(config)
-    patches = image.patches(config.patch, leading=("class", "distillation"))
+    image = ImageInput.of(network.config)
+    patches = image.patches(network.config.patch, leading=("class", "distillation"))
     about = "What each patch of layer {} looks at; entry 0 is the class token, entry 1 the distillation token."
     return describe(
         title="Data-efficient image Transformer",
@@ -171,7 +166,7 @@ def card(network: DataEfficientTransformer, blueprint: Blueprint[DeitConfig]) ->
             2021,
             "ICML",
         ),
-        config=config,
+        config=network.config,
     )
 
 

@@ -59,6 +59,7 @@ ZOO = {
     "structured": Entry("K16", "sentences.structured", "free one"),
     "gpt": Entry("L2", "transformer.gpt"),
     "vit": Entry("L7", "vision.vit"),
+    "deit": Entry("L7", "vision.deit", "soft label"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `models.zoo.controls` has them

@@ -102,6 +102,8 @@ CLAIMS = (
     Claim("Bapna 2018", "a mixture of layers trains deep encoders better", "transparent", ("transparent-last",)),
     Claim("Veličković 2018", "GATv2's score (Brody 2022) beats the paper's", "gat-v2", ("gat",), own=True),
     Claim("Zhang 2018", "a gate of each head beats heads that all count in full", "gaan", ("gaan-ungated",)),
+    Claim("Touvron 2021", "a teacher's classes teach better than the label twice", "deit", ("deit-label",)),
+    Claim("Touvron 2021", "and better than its softened probabilities", "deit", ("deit-soft",)),
     Claim("Wallaart 2019", "more hops beat one", "lcr-rot-hop", ("lcr-rot-hop-one",)),
     Claim(
         "Wallaart 2019",

@@ -216,6 +216,7 @@ TABLE = (
         for model in ("sagan", "sagan-uniform", "sagan-plain")
     ),
     Run("mnist-vit", "vit", "mnist", _MNIST, ("--epochs", "6")),
+    *(Run(model, model) for model in (*(f"deit{control}" for control in _CONTROLS), "deit-soft", "deit-label")),
     *(
         Run(f"questions-{model}", model)
         for model in (

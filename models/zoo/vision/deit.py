@@ -138,7 +138,7 @@ def teach(network: DataEfficientTransformer, dataset: Dataset, blueprint: Bluepr
     described = card(network, blueprint)
     read, teacher = described.preprocessor(), network.teacher.requires_grad_(True)
     pixels = torch.from_numpy(described.collate([read.row(each.instance) for each in known])["pixels"]).to(device)
-    wanted = torch.tensor([blueprint.labels.index(each.label) for each in known], device=device)
+    wanted = torch.tensor([blueprint.labels.index(each.label) for each in known]).to(device)
     optimizer = torch.optim.AdamW(teacher.parameters(), lr=2e-3, fused=True)
     for _ in range(network.config.epochs):
         for chunk in torch.randperm(len(known)).to(device).split(64):

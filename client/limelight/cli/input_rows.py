@@ -35,7 +35,7 @@ def rows(file: Path, model: Model) -> Iterator[Row]:
         ".parquet": _parquet,
     }
     if file.suffix.lower() not in readers:
-        raise CommandError(f"--file: {file} ends with none of {', '.join(readers)}", status=2)
+        raise CommandError(f"{file} ends with none of {', '.join(readers)}", status=2)
     return readers[file.suffix.lower()](file, model)
 
 

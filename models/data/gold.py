@@ -11,6 +11,7 @@ import numpy as np
 
 from bundle.rows import Labels
 from bundle.values import Array
+from limelight.evaluation import rows
 from limelight.v1 import attention_pb2
 
 _ENOUGH = 0.25
@@ -64,12 +65,7 @@ class Gold:
 
 def word_spans(name: str, text: str) -> list[Span]:
     """The words of a text: what white space parts."""
-    spans, end = [], 0
-    for word in text.split():
-        start = text.index(word, end)
-        end = start + len(word)
-        spans.append(Span(name, start, end))
-    return spans
+    return [Span(name, start, end) for start, end in rows.word_spans(text)]
 
 
 def covered(labels: Labels, places: Sequence[Place]) -> Array:

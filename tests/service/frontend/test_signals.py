@@ -57,11 +57,19 @@ def call_until_looked_at(client: limelight.Client, port: int, model: str, values
 def test_signals_of_sampled_calls_are_counted_for_each_head_and_query(repository: Path, frontends: int) -> None:
     with server(repository, 1.0, frontends) as (client, running):
         whole = client.attend("tiny", SENTENCE)
+        each_row = {name: whole[name].weights.shape[0] * whole[name].weights.shape[1] for name in MAPS}
         page = call_until_looked_at(client, running.metrics_port, "tiny", 1)
+
+        def complete() -> bool:
+            """A row's maps are counted one after another; a page may come in between."""
+            page.update(scrape(running.metrics_port))
+            return len({looked_at(page, "tiny", name, "largest") / each_row[name] for name in MAPS}) == 1
+
+        assert eventually(complete)
         rows = looked_at(page, "tiny", "pool", "largest")
         for name in MAPS:
             weights = whole[name].weights
-            assert looked_at(page, "tiny", name, "largest") == rows * weights.shape[0] * weights.shape[1]
+            assert looked_at(page, "tiny", name, "largest") == rows * each_row[name]
             mean = page[f'limelight_attention_signal_sum{{map="{name}",model="tiny",signal="largest"}}']
             assert mean == pytest.approx(rows * weights.max(axis=2).sum(), rel=1e-4)
         assert looked_at(page, "tiny", "pool", "distance") == 0  # its query is no token

@@ -20,7 +20,6 @@ from studies.mechanisms.summary import Row, Standings
 # Okabe and Ito (2008): told apart by people of any colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5c5c5c", "#a08a00")
 GREY, BLUE, RED = COLOURS[6], COLOURS[0], COLOURS[1]
-OF_CURVES = ("recall", "recall-1024", "babi2", "sort", "snli", "sentiment")
 MECHANISM: Mapping[str, Any] = {"color": BLUE, "alpha": 0.75, "s": 20}
 CONTROLS: Mapping[str, Mapping[str, Any]] = {
     UNIFORM: {"facecolors": "white", "edgecolors": RED, "s": 28},
@@ -109,7 +108,7 @@ def places(found: Sequence[Standings]) -> Figure:
 
 def entropy(found: Sequence[Standings]) -> Figure:
     """Draw the entropy of the weights while some tasks are learned, darker for more right answers."""
-    shown = [each for each in found if each.task.name in OF_CURVES]
+    shown = [each for each in found if each.task.drawn]
     figure = Figure(figsize=(9.6, 0.8 + 2.3 * -(-len(shown) // 3)), layout="constrained")
     for axes, each in zip(
         figure.subplots(-(-len(shown) // 3), 3, sharey=True, squeeze=False).flat, shown, strict=False
@@ -152,7 +151,7 @@ def mean_entropy(row: Row) -> Points:
     Looks in which nothing was looked at (-1) are left out; empty where that is all of them.
     """
     known = [
-        ([step for step, _, value in run["curve"] if value >= 0], [value for *_, value in run["curve"] if value >= 0])
+        ([step for step, value in run["curve"] if value >= 0], [value for _, value in run["curve"] if value >= 0])
         for run in row.runs
     ]
     known = [each for each in known if each[0]]
@@ -168,7 +167,7 @@ def decided(found: Sequence[Standings]) -> str:
     ends = {
         each.task.name: each.best.figures["entropy"]
         for each in found
-        if each.task.name in OF_CURVES and "entropy" in each.best.figures
+        if each.task.drawn and "entropy" in each.best.figures
     }
     near = [f"{name} ({value:.2f})" for name, value in ends.items() if value >= 0.5]
     far = [f"{name} ({value:.2f})" for name, value in ends.items() if value < 0.5]

@@ -36,7 +36,7 @@ def run(line: Line, seed: int, rates: tuple[float, ...]) -> Mapping[str, Any]:
         "examples": len(right),
         "right": packed(right),
         **{name: round(value, 4) for name, value in figures.items()},
-        "curve": training.curve,
+        **({"curve": [(step, entropy) for step, _, entropy in training.curve]} if task.drawn else {}),
         "parameters": sum(p.numel() for p in subject.model.parameters()),
         "step_ms": round(1000 * training.seconds / training.steps, 2),
         "kept_mb": round(kept(training) / 1e6, 2),

@@ -24,7 +24,8 @@ class Task:
     form: of the model (see `lines`). steps: at most; every: steps between two looks at the dev part; rates: those that
     are tried. seconds: of one training, as measured when the plan was made. plain: the mechanism whose controls all
     others are compared with. folder: a set of the data folder that it needs; "" where it is generated. training: the
-    examples that it is learned from. further: the same task in longer texts, by name.
+    examples that it is learned from. further: the same task in longer texts, by name. drawn: whether the entropy of
+    its weights over training is kept and drawn.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Task:
     folder: str = ""
     training: int = TRAINING
     further: tuple[str, ...] = ()
+    drawn: bool = False
 
 
 class Folder:
@@ -89,11 +91,13 @@ _LIST = (
         name="recall", title="Recall: the value that stood behind a key, 64 tokens", form="asking",
         load=partial(_recall, "recall", reading.asked, 64),
         plain="scaled multiplicative", steps=1500, every=100, seconds=9, further=("recall-256", "recall-1024"),
+        drawn=True,
     ),
     Task(
         name="snli", title="Inference between two sentences (SNLI)", form="pair", folder="snli_small",
         load=partial(_files, "snli_small", rows.TEXT_PAIRS, ("pair.first", "pair.second")),
         plain="interactive co-attention", steps=900, every=90, seconds=6, rates=(1e-3, 3e-3, 8e-3), training=9_842,
+        drawn=True,
     ),
     Task(
         name="copy", title="Copying a word letter by letter", form="writing", load=partial(_rewritten, "copy"),
@@ -135,11 +139,11 @@ _LIST = (
     Task(
         name="babi2", title="Two supporting facts (bAbI 2)", form="story", folder="babi",
         load=partial(_stories, "en-10k/qa2_two-supporting-facts"),
-        plain="multi-hop, 3 hops", steps=2000, every=200, seconds=8, seeds=10, training=9_000,
+        plain="multi-hop, 3 hops", steps=2000, every=200, seconds=8, seeds=10, training=9_000, drawn=True,
     ),
     Task(
         name="sort", title="Sorting letters", form="writing", load=partial(_rewritten, "sort"),
-        plain="additive", steps=1000, every=100, seconds=13,
+        plain="additive", steps=1000, every=100, seconds=13, drawn=True,
     ),
     Task(
         name="selective", title="Selective copying: eight words among 56 fillers", form="writing",
@@ -150,7 +154,7 @@ _LIST = (
         name="sentiment", title="Negative control: sentiment of a sentence", form="sentence", folder="mr_polarity",
         load=partial(_files, "mr_polarity", rows.TEXTS, ("text",)),
         plain="self-attentive query, left out", steps=500, every=50, seconds=3, seeds=10, rates=(1e-3, 3e-3, 8e-3),
-        training=8_528,
+        training=8_528, drawn=True,
     ),
     Task(
         name="dates", title="Dates as people write them, rewritten as ISO 8601 writes them", form="writing",
@@ -165,7 +169,7 @@ _LIST = (
     Task(
         name="recall-1024", title="Recall, 1,024 tokens", form="asking",
         load=partial(_recall, "recall", reading.asked, 1024, 3_000),
-        plain="scaled multiplicative", steps=500, every=100, seconds=25, batch=8, seeds=3, training=3_000,
+        plain="scaled multiplicative", steps=500, every=100, seconds=25, batch=8, seeds=3, training=3_000, drawn=True,
     ),
     Task(
         name="babi3", title="Three supporting facts (bAbI 3)", form="story", folder="babi",

@@ -129,7 +129,7 @@ def test_a_run_says_everything_that_the_page_shows(key: str, monkeypatch: pytest
     data = small(line.task)
     assert row["examples"] == len(data.test)
     assert 0 <= row["accuracy"] <= 1 and set(row["tried"]) == {"0.001", "0.01"}
-    assert [step for step, _, _ in row["curve"]] == [0, 1, 2]
+    assert [step for step, _ in row.get("curve", ())] == ([0, 1, 2] if TASKS[line.task].drawn else [])
     assert row["kept_mb"] >= 0 and row["step_ms"] > 0
     assert ("acted" in row) == bool(line.check) and ("longer" in row) == bool(data.longer)
     assert "permuted" in row and ("facts" in row) == bool(data.test.gold)

@@ -28,7 +28,7 @@ def filed(
 ) -> None:
     """A made-up run."""
     fixed: dict[str, object] = {
-        "of": "x", "curve": [[0, 0.1, 0.9], [100, 0.5, 0.7], [200, 0.6, 0.4]], "parameters": 10, "cpu_seconds": 3.6,
+        "of": "x", "curve": [[0, 0.9], [100, 0.7], [200, 0.4]], "parameters": 10, "cpu_seconds": 3.6,
         "rate": 0.005, "tried": {} if seed else {"0.002": 0.1, "0.005": 0.3, "0.012": 0.2}, "steps": 200,
         "step_ms": 5.0, "kept_mb": 1.0, "share": 0.5, "even": 0.1, "entropy": 0.4,
     }  # fmt: skip
@@ -221,9 +221,9 @@ def test_rates_at_an_edge_and_runs_at_the_limit_are_counted(results: Results) ->
 
 
 def test_entropies_are_means_over_seeds_that_keep_their_last_value(results: Results) -> None:
-    filed(results, "deep", share_of(0.9), 0, curve=[[0, 0.1, 0.8], [100, 0.9, 0.4]])
-    filed(results, "deep", share_of(0.9), 1, curve=[[0, 0.1, 0.6], [100, 0.5, 0.2], [200, 0.9, 0.0]])
-    filed(results, "deep", share_of(0.9), 2, curve=[[0, 0.1, -1.0]])
+    filed(results, "deep", share_of(0.9), 0, curve=[[0, 0.8], [100, 0.4]])
+    filed(results, "deep", share_of(0.9), 1, curve=[[0, 0.6], [100, 0.2], [200, 0.0]])
+    filed(results, "deep", share_of(0.9), 2, curve=[[0, -1.0]])
     found = mean_entropy(row(the_task(results), "deep"))
     assert found == [(0, pytest.approx(0.7)), (100, pytest.approx(0.3)), (200, pytest.approx(0.2))]
 

@@ -1,6 +1,6 @@
 """Writing of a verified model as a bundle."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,6 +9,7 @@ from bundle.maps import map_key, map_quantities
 from bundle.names import SAMPLES_FILE
 from bundle.reader import BundleFolder
 from bundle.samples import Sample, samples_file
+from bundle.tolerance import Tolerances
 from bundle.v1 import bundle_pb2
 from bundle.values import Instance
 from bundle.wire import instance_to_wire
@@ -50,11 +51,26 @@ def write_exported(exported: ExportedModel, repository: Path, *, version: int = 
         BundleError: the bundle cannot be written.
     """
     files: dict[str, bytes | Path] = {name: text.encode() for name, text in exported.card.files.items()}
-    files[SAMPLES_FILE] = samples_file(exported.samples)
+    files[SAMPLES_FILE] = samples_file(rounded_samples(exported))
     with TemporaryDirectory() as scratch:
         for graph in exported.graphs:
             files |= graph_files(graph.file, graph.model, Path(scratch))
         return write_bundle(repository, _bundle(exported), files, version=version)
+
+
+def rounded_samples(exported: ExportedModel) -> list[Sample]:
+    """Round the maps of the samples by at most an eighth of their tolerance on a CPU, which is the strictest."""
+    tolerances = Tolerances(exported.comparison.tolerances, "CPUExecutionProvider")
+    return [
+        replace(
+            sample,
+            maps={
+                name: replace(each, weights=tolerances.rounded(name, each.weights))
+                for name, each in sample.maps.items()
+            },
+        )
+        for sample in exported.samples
+    ]
 
 
 def _bundle(exported: ExportedModel) -> bundle_pb2.Bundle:

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bundle.tolerance import Tolerances, default_tolerances
+from bundle.tolerance import Tolerances, default_tolerances, row_magnitude
 from bundle.v1 import bundle_pb2
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
@@ -72,3 +74,25 @@ def test_the_most_particular_tolerance_counts() -> None:
 
 def test_without_a_tolerance_nothing_may_differ() -> None:
     assert Tolerances([], CPU).difference("x", np.array([1e-9]), np.zeros(1), is_map=False)
+
+
+@given(st.integers(1, 3), st.integers(1, 40), st.floats(-30, 30), st.integers(0, 2**31))
+def test_a_map_is_rounded_by_at_most_an_eighth_of_its_tolerance(
+    queries: int, keys: int, power: float, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    weights = (random.standard_normal((2, queries, keys)) * 2.0**power).astype(np.float32)
+    lowest = np.finfo(np.float32).min
+    weights[random.random(weights.shape) < 0.2] = lowest  # impossible positions of scores
+    tolerances = Tolerances(default_tolerances(["scores"]), CPU)
+    kept = tolerances.rounded("scores", weights)
+    possible = weights != lowest
+    np.testing.assert_array_equal(kept[~possible], lowest)
+    allowed = 1e-5 + 1e-3 * row_magnitude(weights)
+    assert kept.dtype == np.float32 and (np.abs(kept - weights) <= np.where(possible, allowed / 8, 0)).all()
+    assert not tolerances.difference("scores", kept, weights, is_map=True)
+
+
+def test_a_map_without_a_tolerance_stays_as_it_is() -> None:
+    weights = np.array([[[0.123456789, 0.0]]], np.float32)
+    np.testing.assert_array_equal(Tolerances([], CPU).rounded("x", weights), weights)

@@ -58,7 +58,8 @@ def browser() -> Iterator[Any]:
         pytest.skip("Chromium is not installed")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        microphone = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")  # which beeps
+        browser = running.chromium.launch(executable_path=program, args=["--no-sandbox", *microphone])
         yield browser
         browser.close()
 

@@ -39,11 +39,13 @@ MAPS = {
 
 
 TOKEN_SEEN = threading.Event()
+REQUESTS: list[Any] = []
 
 
 class _Answers(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     seen: ClassVar[list[tuple[str, dict[str, str]]]] = []
+    requests: ClassVar[list[Any]] = REQUESTS
 
     def do_GET(self) -> None:
         status = {
@@ -59,7 +61,10 @@ class _Answers(BaseHTTPRequestHandler):
         ]
         description = {
             "name": "bad", "summary": MARKUP, "maps": described,
-            "inputs": [{"name": MARKUP, "kind": "INPUT_KIND_TEXT", "summary": MARKUP}],
+            "inputs": [
+                {"name": MARKUP, "kind": "INPUT_KIND_TEXT", "summary": MARKUP},
+                {"name": "sound", "kind": "INPUT_KIND_AUDIO", "optional": True},
+            ],
             "examples": [{"inputs": {MARKUP: {"text": MARKUP}}}],
         }  # fmt: skip
         self._send({"models": [status, failed]} if self.path == "/v1/models" else {"description": description})
@@ -67,6 +72,7 @@ class _Answers(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.seen.append((self.path, dict(self.headers)))
+        self.requests.append(request)
         if self.path.endswith(":generate"):
             self._stream()
             return
@@ -106,6 +112,7 @@ def hostile(tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[tuple
     """Serve it: the address, and the paths and headers of the calls that it gets."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
         _Answers.seen.clear()
+        REQUESTS.clear()
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)

@@ -1,21 +1,26 @@
 """The page in a real Chromium: each kind of model, what is pointed at and pinned, links, saving, bad answers."""
 
+import base64
+import io
 import json
 import re
 import threading
+import wave
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from limelight.cli import main
 from limelight.security import Security
+from tests.service.serving import eventually
 from tests.view.conftest import LONG, Opened, page_of
-from tests.view.hostile import MARKUP, hostile
+from tests.view.hostile import MARKUP, REQUESTS, hostile
 
 SHADED = ".unit[style*='background-color: rgb']"
 
@@ -171,6 +176,88 @@ def test_a_dropped_picture_is_answered_with_its_patches_shaded(opened: Opened, t
     box = tab.locator(".picture canvas").bounding_box()
     tab.mouse.move(box["x"] + 5, box["y"] + 5)
     assert "r0c0" in tab.locator(".readout").inner_text()
+
+
+def sounds_sent() -> list[bytes]:
+    inputs = [each["instances"][0]["inputs"] for each in REQUESTS if "instances" in each]
+    return [base64.b64decode(each["sound"]["audio"]["wav"]) for each in inputs if "sound" in each]
+
+
+def test_a_sound_of_any_format_is_sent_as_one_channel(opened: Opened, tmp_path: Path) -> None:
+    stereo = np.repeat(np.round(8000 * np.sin(np.arange(4410) / 10)).astype("<i2"), 2)
+    with wave.open(str(tmp_path / "stereo.wav"), "wb") as file:
+        file.setnchannels(2)
+        file.setsampwidth(2)
+        file.setframerate(44100)
+        file.writeframes(stereo.tobytes())
+    (tmp_path / "none.wav").write_bytes(b"no sound")
+    with hostile() as (address, _), page_of(address) as page:
+        tab = opened(server=page)
+        tab.get_by_text("Optional inputs").click()
+        tab.locator("input[type=file]").set_input_files(tmp_path / "none.wav")
+        tab.get_by_text("cannot read this sound").wait_for()
+        tab.locator("input[type=file]").set_input_files(tmp_path / "stereo.wav")
+        tab.locator("audio").wait_for(state="attached")
+        tab.get_by_role("button", name="Run").click()
+        assert eventually(sounds_sent)
+    with wave.open(io.BytesIO(sounds_sent()[-1])) as sent:
+        assert (sent.getnchannels(), sent.getframerate(), sent.getsampwidth()) == (1, 16000, 2)
+        assert sent.getnframes() == pytest.approx(1600, abs=2)
+        samples = np.frombuffer(sent.readframes(1600), "<i2")
+    assert 5000 < samples.max() < 9000 and -9000 < samples.min() < -5000
+
+
+def test_a_sound_is_recorded_in_the_page(opened: Opened) -> None:
+    with hostile() as (address, _), page_of(address) as page:
+        tab = opened(server=page, permissions=["microphone"])
+        tab.get_by_text("Optional inputs").click()
+        tab.get_by_role("button", name="Record", exact=True).click()
+        tab.get_by_role("button", name="Stop", exact=True).wait_for()
+        tab.wait_for_timeout(1500)
+        tab.get_by_role("button", name="Stop", exact=True).click()
+        tab.locator("audio").wait_for(state="attached")
+        tab.get_by_role("button", name="Run").click()
+        assert eventually(sounds_sent)
+    with wave.open(io.BytesIO(sounds_sent()[-1])) as sent:
+        assert (sent.getnchannels(), sent.getframerate()) == (1, 16000) and sent.getnframes() > 8000
+        assert np.frombuffer(sent.readframes(16000), "<i2").any()
+
+
+def test_a_span_is_pinned_with_shift(opened: Opened) -> None:
+    tab = opened("model=tiny&map=encoder.0.self&head=0&in.text=the cat sat on the mat")
+    told = []
+    for key in (1, 2, 3):
+        words(tab).nth(key).hover()
+        told.append(float(tab.locator(".readout").inner_text().split(": ")[1].split(",")[0]))
+    words(tab).nth(3).click()
+    words(tab).nth(1).click(modifiers=["Shift"])
+    readout = tab.locator(".readout").inner_text()
+    assert "cat sat on" in readout and "pinned" in readout
+    assert float(readout.split(": ")[1].split(",")[0]) == pytest.approx(sum(told), rel=0.02)
+    assert tab.locator("[aria-label^='Keys'] .marked").count() == 3
+    tab.get_by_label("Sorted by").select_option("pinned")
+    again = opened(tab.evaluate("location.hash").removeprefix("#"))
+    assert again.locator("[aria-label^='Keys'] .marked").count() == 3
+    assert again.locator(".readout").inner_text() == readout
+    tab.keyboard.press("Escape")
+    assert "to=" not in tab.evaluate("location.hash")
+
+
+def test_scores_and_norms_are_shown_where_a_map_has_them(opened: Opened) -> None:
+    tab = opened("model=tiny&map=encoder.1.self&head=0&in.text=the cat sat")
+    of = tab.locator("[data-part=quantity]")
+    assert of.locator("option").all_inner_texts() == ["weights", "scores", "norms of weighted values"]
+    of.select_option("QUANTITY_SCORES")
+    tab.wait_for_url(re.compile("quantity=QUANTITY_SCORES"))
+    eventually(lambda: tab.locator(".ends").inner_text().startswith("-"))
+    low, _, high = tab.locator(".ends").inner_text().partition(" to ")
+    assert float(low) == -float(high) < 0
+    of.select_option("QUANTITY_NORMS")
+    eventually(lambda: not tab.locator(".ends").inner_text().startswith("-"))
+    assert not tab.locator(".ends").inner_text().startswith("equal")
+    tab.locator("[data-part=map]").select_option("pool")  # has weights alone
+    tab.wait_for_url(re.compile("map=pool"))
+    assert not of.is_visible() and tab.locator(".ends").inner_text().startswith("equal")
 
 
 def test_a_graph_has_arrows_and_names(opened: Opened) -> None:

@@ -8,7 +8,10 @@ import { SORTS, Thumbnails } from "./thumbnails.js";
 
 const FLAGS = { joined: "whole words", special: "special tokens", log: "log scale" };
 
-const UNPINNED = { q: null, k: null, window: null };
+// What a map may have beside weights.
+const QUANTITIES = { "": "weights", QUANTITY_SCORES: "scores", QUANTITY_NORMS: "norms of weighted values" };
+
+const UNPINNED = { q: null, k: null, to: null, window: null };
 
 export class Explorer {
   /** onchange: called when the selection or the open head has changed. onproblem(error): a map could not be shown. */
@@ -30,6 +33,7 @@ export class Explorer {
           { class: "toolbar" },
           element("label", {}, "Map ", made("map", "select")),
           element("label", {}, "Head ", made("head", "select")),
+          element("label", {}, "Of ", made("quantity", "select")),
           ...Object.entries(this.flags).map(([name, box]) =>
             element("label", { class: "toggle" }, box, ` ${FLAGS[name]}`),
           ),
@@ -53,6 +57,10 @@ export class Explorer {
     );
     part.map.onchange = () => this.open(part.map.value, null);
     part.head.onchange = () => this.open(this.state.map, part.head.value === "" ? null : Number(part.head.value));
+    part.quantity.onchange = () => {
+      this.#change({ quantity: part.quantity.value });
+      this.open(this.state.map, this.state.head);
+    };
     part.sort.onchange = () => {
       this.#change({ sort: part.sort.value });
       this.#showThumbnails();
@@ -84,6 +92,8 @@ export class Explorer {
       sort: selection.sort ?? "",
       q: number("q"),
       k: number("k"),
+      to: number("to"),
+      quantity: selection.quantity ?? "",
       joined: selection.joined !== "0",
       special: selection.special !== "0",
       log: selection.log === "1",
@@ -115,7 +125,7 @@ export class Explorer {
 
   /**
    * Show an answer: { description: { maps, labelSets }, thumbnails: pooled or whole maps, axes, picture or null,
-   * objects: found in it, or null, load(info of a map, head or null): promise of { map, levels } }. keeps: what is
+   * objects: found in it, or null, load(info of a map, head or null, quantity): promise of { map, levels } }. keeps: what is
    * pinned stays so.
    */
   async show(answer, keeps = false) {
@@ -147,11 +157,12 @@ export class Explorer {
 
   /** The keys that are pinned: { axis: name of their label set, begin, end }; null for none. */
   #pinned() {
-    const { k, joined } = this.state;
+    const { k, joined, to } = this.state;
     if (!this.head || (k ?? null) === null) return null;
     const { key } = this.head.map;
-    const unit = key.units({ joined, special: true }).find(({ begin, end }) => k >= begin && k < end);
-    return unit ? { axis: key.name, begin: unit.begin, end: unit.end } : null;
+    const units = key.units({ joined, special: true });
+    const [first, last] = [k, to ?? k].map((entry) => units.find(({ begin, end }) => entry >= begin && entry < end));
+    return first && last ? { axis: key.name, begin: first.begin, end: last.end } : null;
   }
 
   /** Open a head of a map, or the mean of its heads (null). What is pinned stays so where the axes are the same. */
@@ -162,10 +173,15 @@ export class Explorer {
     const isAlike = before?.queryLabels === info.queryLabels && before?.keyLabels === info.keyLabels;
     const count = info.heads ?? 1;
     const index = count > 1 && head !== null && head < count ? head : null;
-    Object.assign(this.state, { map: name, head: index, ...(!isAlike && UNPINNED) });
+    // Words in sentences are shown by their weights times those of the sentences.
+    const quantities = isNested(answer.description, info) ? [] : (info.quantities ?? []);
+    const offered = Object.keys(QUANTITIES).filter((each) => !each || quantities.includes(each));
+    const quantity = offered.includes(this.state.quantity) ? this.state.quantity : "";
+    Object.assign(this.state, { map: name, head: index, quantity, ...(!isAlike && UNPINNED) });
     try {
-      const { map, levels } = await answer.load(info, index);
-      if (this.answer !== answer || this.state.map !== name || this.state.head !== index) return;
+      const { map, levels } = await answer.load(info, index, quantity);
+      const { state } = this;
+      if (this.answer !== answer || state.map !== name || state.head !== index || state.quantity !== quantity) return;
       const names = Array.from({ length: count }, (_, each) => [
         count > 1 ? each : "",
         map.heads.length === count ? headName(map, each) : (map.headNames?.[each] ?? `head ${each}`),
@@ -174,6 +190,12 @@ export class Explorer {
       part.head.value = index ?? "";
       part.head.disabled = count === 1;
       part.map.value = name;
+      options(
+        part.quantity,
+        offered.map((each) => [each, QUANTITIES[each]]),
+      );
+      part.quantity.value = quantity;
+      part.quantity.parentElement.hidden = offered.length === 1;
       part.summary.textContent = info.summary ?? "";
       this.levels = levels;
       this.head = new Head(map, map.heads.length === 1 ? 0 : index);

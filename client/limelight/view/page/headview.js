@@ -10,13 +10,13 @@ const MOST_NODES = 60;
 const HELP = "Rows look at columns. Zoom with the buttons, + and −, or Ctrl and the wheel; drag to move.";
 
 export class HeadView {
-  /** onchange({ q, k, window }): entries that are pinned, and the window of the matrix; each may be null. */
+  /** onchange({ q, k, to, window }): entries that are pinned, and the window of the matrix; each may be null. */
   constructor(root, onchange) {
     Object.assign(this, { root, onchange });
   }
 
   /**
-   * head: a Head. options: { joined, special, log, q, k, window }. picture: of the instance. objects: found in it, a message
+   * head: a Head. options: { joined, special, log, q, k, to, window }; to: the last key of a span that begins at k. picture: of the instance. objects: found in it, a message
    * Boxes. levels: weights of a nested map's queries. All three may be null.
    */
   show(head, options, { picture, objects, levels }) {
@@ -54,7 +54,7 @@ export class HeadView {
       return [this.caption, this.graph.root, this.#matrix()];
     }
     this.keyPanel = makePanel(map.key, this.keys, `Keys: ${map.key.name}`, this.picture);
-    Object.assign(this.keyPanel, { onhover: (key) => this.#hover(null, key), onpin: (key) => this.#pin(null, key) });
+    Object.assign(this.keyPanel, { onhover: (key) => this.#hover(null, key), onpin: (key, isLast) => this.#pin(null, key, isLast) });
     const keySide = element("div", {}, this.caption, this.keyPanel.root);
     if (map.rows === 1) return [element("div", { class: "pair" }, keySide)];
     this.queryPanel = Object.assign(
@@ -101,16 +101,18 @@ export class HeadView {
     this.#show();
   }
 
-  /** Pin units; or unlock them, if they are pinned. */
-  #pin(query, key) {
-    const pinned = { q: this.queries[query]?.begin ?? null, k: this.keys[key]?.begin ?? null };
-    const isSame = pinned.q === this.options.q && pinned.k === this.options.k;
-    this.#change(isSame ? { q: null, k: null } : pinned);
+  /** Pin units; or unlock them, if they are pinned. isLast: the key ends a span that begins at the one that is pinned. */
+  #pin(query, key, isLast = false) {
+    const { q, k } = this.options;
+    let pinned = { q: this.queries[query]?.begin ?? null, k: this.keys[key]?.begin ?? null, to: null };
+    if (isLast && k !== null) pinned = { q, k: Math.min(k, pinned.k), to: Math.max(k, pinned.k) };
+    else if (pinned.q === q && pinned.k === k) pinned = { q: null, k: null, to: null };
+    this.#change(pinned);
     this.#show();
   }
 
   unpin() {
-    this.#change({ q: null, k: null });
+    this.#change({ q: null, k: null, to: null });
     this.#show();
   }
 
@@ -154,9 +156,19 @@ export class HeadView {
     const isPinned = pinned.query !== null || pinned.key !== null;
     const { query = null, key = null } = isPinned ? pinned : this.hovered;
     if (this.graph) this.#showGraph(query ?? key);
-    else this.#showPanels(query, key);
-    this.matrix?.draw([query, key]);
-    this.#tell(query ?? this.hovered.query ?? null, key ?? this.hovered.key ?? null, isPinned);
+    else this.#showPanels(query, key, this.#span(key, isPinned));
+    this.matrix?.draw([query, key, this.#span(key, isPinned)?.last]);
+    this.#tell(query ?? this.hovered.query ?? null, this.#span(key ?? this.hovered.key ?? null, isPinned), isPinned);
+  }
+
+  /** The key units from one to the end of the span that is pinned: { first, last, begin, end, text }; null for none. */
+  #span(key, isPinned) {
+    const { keys, options } = this;
+    if (!keys[key]) return null;
+    const found = isPinned && options.to !== null ? keys.findLastIndex(({ begin }) => begin <= options.to) : key;
+    const last = Math.max(key, found);
+    const texts = keys.slice(key, last + 1).map(({ text, gap }, place) => (place ? gap : "") + text);
+    return { first: key, last, begin: keys[key].begin, end: keys[last].end, text: texts.join("") };
   }
 
   #showGraph(node) {
@@ -168,7 +180,7 @@ export class HeadView {
     this.#legend(this.scale);
   }
 
-  #showPanels(query, key) {
+  #showPanels(query, key, span) {
     const { head, queries, keys, sizes } = this;
     const { map } = head;
     // A key alone is asked for what looks at it, and then no key is shaded.
@@ -179,18 +191,18 @@ export class HeadView {
       [weights, scale] = [keys.map((each) => weightOf(each, row, map.signed)), this.scale];
     }
     this.keyPanel.boxes = this.#boxesOf(queries[query]);
-    this.keyPanel.paint(weights, scale, key, sizes);
+    this.keyPanel.paint(weights, scale, key, sizes, span?.last);
     if (this.queryPanel) {
-      const column = isColumn && sumColumn(head, keys[key]);
+      const column = isColumn && sumColumn(head, span);
       this.queryPanel.paint(
         isColumn ? queries.map((each) => weightOf(each, column, true)) : null,
         scale,
         query,
-        isColumn && sizes ? queries.map(() => sizes[key]) : null,
+        isColumn && sizes ? queries.map(() => span.end - span.begin) : null,
       );
       const hint = element("span", { class: "hint" }, " point at one to see what it looks at");
       this.queryCaption.replaceChildren(
-        ...(isColumn ? [`What looks at ${named(keys[key])}`] : [titled(map.query), hint]),
+        ...(isColumn ? [`What looks at ${named(span)}`] : [titled(map.query), hint]),
       );
     }
     const mean = map.rows === 1 ? "What is looked at" : `What is looked at, mean over ${map.rows} queries`;
@@ -207,15 +219,18 @@ export class HeadView {
   }
 
   /** Tell the weight between what is pinned or pointed at. */
-  #tell(query, key, isPinned) {
+  #tell(query, span, isPinned) {
     const { map } = this.head;
     const row = map.rows === 1 ? 0 : query;
     let text = "";
-    if (this.keys[key]) {
-      const weight = row === null ? this.means[key] : this.weights[row * this.keys.length + key];
-      const times = map.equal && weight > 0 ? `, ${number(weight / map.equal / this.sizes[key])} × equal` : "";
+    if (span) {
+      const count = this.keys.length;
+      const weights = row === null ? this.means : this.weights.subarray(row * count, (row + 1) * count);
+      const chosen = weights.slice(span.first, span.last + 1);
+      const weight = chosen.reduce((sum, each) => sum + each, 0) / (map.signed ? chosen.length : 1);
+      const times = map.equal && weight > 0 ? `, ${number(weight / map.equal / (span.end - span.begin))} × equal` : "";
       const from = row === null ? "mean → " : map.rows === 1 ? "" : `${named(this.queries[row])} → `;
-      text = `${from}${named(this.keys[key])}: ${number(weight)}${times}`;
+      text = `${from}${named(span)}: ${number(weight)}${times}`;
     }
     this.readout.textContent = [text, isPinned ? "pinned, Esc unlocks" : ""].filter(Boolean).join(" · ");
   }

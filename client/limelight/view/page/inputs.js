@@ -2,14 +2,17 @@
 
 import { Problem } from "./client.js";
 import { element } from "./dom.js";
+import { asWav, formatOf, record } from "./sound.js";
 
-const KINDS = { image: "picture", audio: "sound (WAV, one channel)" };
+const KINDS = { image: "picture", audio: "sound" };
+const USUAL_RATE = 16000;
 
 export class InputForm {
-  /** description: a ModelDescription. onrun: called when a person wants an answer. */
-  constructor(root, description, onrun) {
+  /** description: a ModelDescription. onrun: called when a person wants an answer. onproblem(error): a bad file. */
+  constructor(root, description, onrun, onproblem) {
     this.description = description;
-    this.fields = (description.inputs ?? []).map((each) => new Field(each, onrun));
+    this.fields = (description.inputs ?? []).map((each) => new Field(each, onrun, onproblem));
+    for (const each of this.fields) each.rate = this.#rateOf(each.name);
     this.onrun = onrun;
     this.example = null;
     const optional = this.fields.filter((each) => each.isOptional);
@@ -21,6 +24,12 @@ export class InputForm {
         : "",
     );
     for (const each of this.fields) each.onchange = () => this.#show(null);
+  }
+
+  /** Samples a second that an input wants: those of an example. */
+  #rateOf(name) {
+    const [bytes] = (this.description.examples ?? []).flatMap(({ inputs }) => bytesOf(inputs?.[name]) ?? []);
+    return (bytes && formatOf(bytes)?.rate) || USUAL_RATE;
   }
 
   #examples() {
@@ -86,8 +95,9 @@ export class InputForm {
 }
 
 class Field {
-  constructor(info, onrun) {
+  constructor(info, onrun, onproblem) {
     this.name = info.name;
+    this.onproblem = onproblem;
     this.kind = info.kind.replace("INPUT_KIND_", "").toLowerCase();
     this.isOptional = Boolean(info.optional);
     this.onchange = () => {};
@@ -122,7 +132,7 @@ class Field {
 
   #dropZone() {
     this.preview = element("div", { class: "preview" });
-    const accept = this.kind === "image" ? "image/*" : ".wav,audio/wav";
+    const accept = this.kind === "image" ? "image/*" : "audio/*";
     const picker = element("input", {
       type: "file",
       accept,
@@ -134,6 +144,7 @@ class Field {
       this.preview,
       element("span", { class: "hint" }, `Drop a ${KINDS[this.kind]} here, or choose one: `),
       picker,
+      this.kind === "audio" && navigator.mediaDevices ? this.#microphone() : "",
     );
     zone.addEventListener("dragover", (event) => {
       event.preventDefault();
@@ -148,8 +159,28 @@ class Field {
     return zone;
   }
 
+  #microphone() {
+    let stop = null;
+    const button = element("button", { type: "button", class: "chip" }, "Record");
+    button.onclick = async () => {
+      try {
+        if (stop) await this.#take(await stop());
+        stop = stop ? null : await record();
+      } catch (error) {
+        stop = null;
+        this.onproblem(error);
+      }
+      button.textContent = stop ? "Stop" : "Record";
+    };
+    return button;
+  }
+
   async #takeFile(file) {
-    this.#setBytes(new Uint8Array(await file.arrayBuffer()));
+    await this.#take(new Uint8Array(await file.arrayBuffer())).catch(this.onproblem);
+  }
+
+  async #take(bytes) {
+    this.#setBytes(this.kind === "audio" ? await asWav(bytes, this.rate) : bytes);
     this.onchange();
   }
 
@@ -161,7 +192,7 @@ class Field {
     this.url = URL.createObjectURL(new Blob([bytes]));
     if (this.kind === "image")
       this.preview.append(element("img", { src: this.url, alt: `The picture for ${this.name}` }));
-    else this.preview.append(`${bytes.length.toLocaleString("en")} bytes`);
+    else this.preview.append(element("audio", { src: this.url, controls: true }));
   }
 
   write(value) {

@@ -2,7 +2,10 @@
 
 import { Problem } from "./client.js";
 
-/** Read an AttentionMap. Weights become [head, query, key]; NaN where there is no edge. Throws Problem for a bad one. */
+// Scores of positions that cannot be looked at: the lowest number.
+const IMPOSSIBLE = -1e30;
+
+/** Read an AttentionMap. Weights become [head, query, key]; NaN where nothing can be looked at. Throws Problem for a bad one. */
 export function readMap(message, axes) {
   const [query, key] = [axes.get(message.queryLabels), axes.get(message.keyLabels)];
   const bad = (why) => new Problem(`The map ${message.name} cannot be drawn: ${why}.`);
@@ -22,6 +25,8 @@ export function readMap(message, axes) {
   }
   const isNested = Boolean(key.parent) && key.parent === query.name && key.parents.length > 0;
   const isShare = Boolean(message.normalised) && !message.signed;
+  const isScores = message.quantity === "QUANTITY_SCORES";
+  if (isScores) values.forEach((each, at) => each <= IMPOSSIBLE && (values[at] = NaN));
   return {
     name: message.name,
     heads,
@@ -32,7 +37,7 @@ export function readMap(message, axes) {
     rows,
     columns,
     values,
-    signed: Boolean(message.signed),
+    signed: Boolean(message.signed) || isScores,
     headNames: message.headLabels ? axes.get(message.headLabels)?.texts : undefined,
     isNested, // keys lie in queries: words in sentences
     isShare,

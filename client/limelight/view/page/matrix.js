@@ -67,7 +67,8 @@ export class Matrix {
     this.#go(this.whole);
   }
 
-  draw([query, key] = [null, null]) {
+  /** marked: a query, and the first and the last key of a span; null for none. */
+  draw([query, key, last = key] = [null, null]) {
     const {
       context,
       area: [width, height],
@@ -98,7 +99,9 @@ export class Matrix {
     context.strokeStyle = MARK;
     context.lineWidth = 2;
     if (query >= first && query < end && query !== null) context.strokeRect(x, y + (query - first) * high, width, high);
-    if (key >= left && key < right && key !== null) context.strokeRect(x + (key - left) * wide, y, wide, height);
+    if (key === null || last < left || key >= right) return;
+    const [from, to] = [Math.max(key, left), Math.min(last + 1, right)];
+    context.strokeRect(x + (from - left) * wide, y, (to - from) * wide, height);
   }
 
   /** The window as a picture, made anew only where something of it has changed: pointing redraws the frame alone. */

@@ -70,7 +70,12 @@ export class Pane {
       if (this.chosen !== status.model) return;
       this.description = { maps: [], inputs: [], labelSets: [], results: [], ...description };
       this.part.about.textContent = description.summary ?? "";
-      this.form = new InputForm(this.part.fields, this.description, () => this.run());
+      this.form = new InputForm(
+        this.part.fields,
+        this.description,
+        () => this.run(),
+        (error) => this.#fail(error),
+      );
       this.part.decoding.hidden = !this.#generates;
       this.part.strategy.value = selection.strategy ?? "";
       this.seed = selection.seed;
@@ -161,7 +166,7 @@ export class Pane {
       signal.throwIfAborted();
       if (maps.length) {
         const thumbnails = this.#readable(this.answer.maps);
-        const load = (info, index) => this.#load(info, index, signal);
+        const load = (info, index, quantity) => this.#load(info, index, quantity, signal);
         const { axes, picture } = this;
         const objects = objectsOf(this.answer.prediction);
         await this.explorer.show({ description, thumbnails, axes, picture, objects, load }, isSelected);
@@ -224,11 +229,11 @@ export class Pane {
     }
   }
 
-  /** Load a whole map, or its open head where it is large, and the weights of the level above. */
-  async #load(info, index, signal) {
+  /** Load a whole map, or its open head where it is large, and the weights of the level above. quantity: "" weights. */
+  async #load(info, index, quantity, signal) {
     const size = (name) => this.axes.get(name)?.size ?? 1;
     const isLarge = size(info.queryLabels) * size(info.keyLabels) * (info.heads ?? 1) > MOST_WEIGHTS;
-    const key = isLarge ? `${info.name} ${index}` : info.name;
+    const key = [info.name, quantity, isLarge && index].join(" ");
     if (!this.loaded.has(key)) {
       const above = levelAbove(this.description, info);
       const answer = await this.#attend(
@@ -237,7 +242,8 @@ export class Pane {
             { names: [info.name], heads: isLarge && index !== null ? [index] : [] },
             ...(above ? [{ names: [above.name] }] : []),
           ],
-          encoding: isLarge && !info.signed ? "ENCODING_UINT8" : "ENCODING_FLOAT32",
+          quantity: quantity || undefined,
+          encoding: isLarge && !info.signed && !quantity ? "ENCODING_UINT8" : "ENCODING_FLOAT32",
           reduceHeads: isLarge && index === null ? "HEAD_REDUCTION_MEAN" : undefined,
         },
         signal,

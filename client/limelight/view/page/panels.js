@@ -1,6 +1,7 @@
 // One axis of a map, drawn as what it is: words, lines, a picture, a recording. A panel has
-//   root; paint(weights, scale, marked, sizes): shades its units by weights [unit], or by nothing, and marks one;
-//   onhover(unit or null), onpin(unit): set by its owner; units count from 0.
+//   root; paint(weights, scale, marked, sizes, last): shades its units by weights [unit], or by nothing, and marks one, or
+//   those from it to the last; onhover(unit or null), onpin(unit, isLast): set by its owner, isLast where Shift is held;
+//   units count from 0.
 
 import { element, sharpen, theme } from "./dom.js";
 import { shade } from "./scale.js";
@@ -32,14 +33,15 @@ class Panel {
       "aria-label": label,
       onmousemove: (event) => this.move(this.at(event)),
       onmouseleave: () => this.move(null),
-      onclick: (event) => this.at(event) !== null && this.onpin(this.at(event)),
+      onmousedown: (event) => event.shiftKey && event.preventDefault(), // a span is pinned, no text selected
+      onclick: (event) => this.at(event) !== null && this.onpin(this.at(event), event.shiftKey),
       onkeydown: (event) => {
         const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
         if (step) {
           event.preventDefault();
           this.move(this.cursor === null ? 0 : Math.min(count - 1, Math.max(0, this.cursor + step)));
           this.root.querySelector(`[data-unit="${this.cursor}"]`)?.scrollIntoView({ block: "nearest" });
-        } else if (event.key === "Enter" && this.cursor !== null) this.onpin(this.cursor);
+        } else if (event.key === "Enter" && this.cursor !== null) this.onpin(this.cursor, event.shiftKey);
       },
     });
   }
@@ -77,6 +79,7 @@ class WordsPanel extends Panel {
     super(label, units.length, axis.kind === "sentences" ? "lines" : TEXTS.has(axis.kind) ? "words" : "chips");
     let owner;
     this.drawn = [];
+    this.marked = [];
     this.spans = units.map((unit, place) => {
       const span = unitSpan(unit.text, place, unit.special);
       const input = axis.inputs.length > 1 ? axis.inputOf(unit.begin) : undefined;
@@ -88,7 +91,7 @@ class WordsPanel extends Panel {
     });
   }
 
-  paint(weights, scale, marked, sizes) {
+  paint(weights, scale, marked, sizes, last = marked) {
     const colours = theme();
     this.spans.forEach((span, place) => {
       const strength = weights ? Math.round(128 * scale.strength(weights[place], sizes?.[place])) / 128 : 0;
@@ -96,9 +99,9 @@ class WordsPanel extends Panel {
       if (this.drawn[place] !== state) tint(span, strength);
       this.drawn[place] = state;
     });
-    this.spans[this.marked]?.classList.remove("marked");
-    this.spans[marked]?.classList.add("marked");
-    this.marked = marked;
+    for (const each of this.marked) each.classList.remove("marked");
+    this.marked = this.spans.slice(marked ?? this.spans.length, (last ?? -1) + 1);
+    for (const each of this.marked) each.classList.add("marked");
   }
 }
 
@@ -141,7 +144,7 @@ class CellsPanel extends Panel {
       : this.first + row * this.columns + column;
   }
 
-  paint(weights, scale, marked = null) {
+  paint(weights, scale, marked = null, _sizes = null, last = marked) {
     const { context, canvas, picture, columns, first } = this;
     const [left, top, wide, high] = this.box;
     const cell = (place) => [left + (place % columns) * wide, top + Math.floor(place / columns) * high, wide, high];
@@ -158,11 +161,12 @@ class CellsPanel extends Panel {
     if (picture) this.boxes.forEach((each) => this.#outline(each));
     context.strokeStyle = MARK;
     context.lineWidth = 3;
-    if (marked !== null && marked >= first) context.strokeRect(...cell(marked - first));
+    for (let entry = marked ?? Infinity; entry <= last; entry += 1)
+      if (entry >= first) context.strokeRect(...cell(entry - first));
     context.lineWidth = 1;
     this.chips.forEach((chip, place) => {
       tint(chip, weights ? scale.strength(weights[place]) : 0);
-      chip.classList.toggle("marked", place === marked);
+      chip.classList.toggle("marked", marked !== null && place >= marked && place <= last);
     });
   }
 

@@ -10,7 +10,7 @@ export const SORTS = {
   entropy: { title: "entropy", about: "how evenly a query looks at all keys, from 0 (one key) to 1 (all alike)" },
   distance: { title: "distance", about: "how many entries away a query looks, on average" },
   special: { title: "special tokens", about: "share of the weight on special tokens" },
-  pinned: { title: "what is pinned", about: "share of the weight on the pinned key" },
+  pinned: { title: "what is pinned", about: "share of the weight on what is pinned" },
 };
 
 export class Thumbnails {

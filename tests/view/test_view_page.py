@@ -280,7 +280,17 @@ def test_generated_tokens_stream_and_each_step_has_its_row(opened: Opened) -> No
     tab.get_by_label("The text is").select_option("STRATEGY_SAMPLE")
     tab.wait_for_url(re.compile("seed="))
     tab.get_by_label("The text is").select_option("STRATEGY_BEAM")
-    tab.locator(".headline").nth(2).wait_for()
+    texts = tab.locator("button.text")
+    texts.nth(2).wait_for()
+    assert [each.get_attribute("aria-pressed") for each in texts.all()] == ["true", "false", "false"]
+    wanted = [each.inner_text() for each in texts.all()]
+    for number in (1, 2):
+        texts.nth(number).click()
+        tab.wait_for_url(re.compile(f"text={number}"))
+        assert eventually(lambda text=wanted[number]: " ".join(words(tab, "Queries").all_inner_texts()[:-1]) == text)
+    again = opened(tab.evaluate("location.hash").removeprefix("#"))
+    assert again.locator("button.text[aria-pressed='true']").inner_text() == wanted[2]
+    assert " ".join(words(again, "Queries").all_inner_texts()[:-1]) == wanted[2]
 
 
 def test_a_model_without_maps_says_so(opened: Opened) -> None:

@@ -6,9 +6,9 @@ import { number } from "./scale.js";
 const MOST_CLASSES = 5;
 const MOST_TAGS = 200;
 
-/** Elements for the results of a prediction. */
-export function resultsOf(prediction, axes) {
-  const results = (prediction.results ?? []).map((each) => resultOf(each, axes));
+/** Elements for the results of a prediction. chosen: the text whose maps are shown; onchoose(text): of several. */
+export function resultsOf(prediction, axes, chosen, onchoose) {
+  const results = (prediction.results ?? []).map((each) => resultOf(each, axes, chosen, onchoose));
   if (!results.length) {
     const outputs = Object.entries(prediction.outputs ?? {}).map(
       ([name, { shape }]) => `${name} [${shape.join(", ")}]`,
@@ -34,6 +34,15 @@ export function objectsOf(prediction) {
   return (prediction.results ?? []).find(({ boxes }) => boxes && !boxes.relative)?.boxes ?? null;
 }
 
+/** An answer with the maps of one of its texts: those that do not depend on a text are the same for all. */
+export function ofSequence(answer, index) {
+  const other = answer.otherSequences?.find(({ sequence = 0 }) => sequence === index);
+  if (!other) return answer;
+  const merged = (all = [], own = []) => all.map((each) => own.find(({ name }) => name === each.name) ?? each);
+  const labelSets = merged(answer.prediction.labelSets, other.labelSets);
+  return { ...answer, maps: merged(answer.maps, other.maps), prediction: { ...answer.prediction, labelSets } };
+}
+
 /** Where an answer is from, and how long it took. */
 export function originOf(prediction) {
   const { model, provider, computeNanoseconds } = prediction.provenance ?? {};
@@ -41,10 +50,10 @@ export function originOf(prediction) {
   return `${model?.name ?? ""} version ${model?.version ?? ""}, ${provider ?? ""}${time}`;
 }
 
-function resultOf(result, axes) {
+function resultOf(result, axes, chosen, onchoose) {
   const content =
     (result.classification && classes(result.classification.classes ?? [])) ??
-    (result.sequences && sequences(result.sequences.sequences ?? [])) ??
+    (result.sequences && sequences(result.sequences.sequences ?? [], chosen, onchoose)) ??
     (result.tagging && tags(result.tagging, axes)) ??
     (result.spans && spans(result.spans)) ??
     (result.regression &&
@@ -76,11 +85,16 @@ function classes(found) {
   return more > 0 ? [...rows, element("p", { class: "hint" }, `and ${more} more`)] : rows;
 }
 
-function sequences(found) {
-  return found.flatMap((each) => [
-    element("p", { class: "headline" }, each.text || "(an empty text)"),
-    element("p", { class: "hint" }, `probability of the whole text: ${percent(probabilityOf(each))}`),
-  ]);
+function sequences(found, chosen, onchoose) {
+  return found.flatMap((each, place) => {
+    const text = each.text || "(an empty text)";
+    const attributes = { type: "button", class: "text", "aria-pressed": String(place === chosen) };
+    const button = element("button", { ...attributes, onclick: () => onchoose(place) }, text);
+    return [
+      element("p", { class: "headline" }, found.length > 1 ? button : text),
+      element("p", { class: "hint" }, `probability of the whole text: ${percent(probabilityOf(each))}`),
+    ];
+  });
 }
 
 function tags(tagging, axes) {

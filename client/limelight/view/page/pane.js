@@ -1,6 +1,6 @@
 // One model, one input and its answer: the form, the results, and the maps.
 
-import { headline, objectsOf, originOf, resultsOf } from "./answer.js";
+import { headline, objectsOf, ofSequence, originOf, resultsOf } from "./answer.js";
 import { readAxes, sourcesOf } from "./axes.js";
 import { Problem } from "./client.js";
 import { element, options } from "./dom.js";
@@ -79,6 +79,7 @@ export class Pane {
       this.part.decoding.hidden = !this.#generates;
       this.part.strategy.value = selection.strategy ?? "";
       this.seed = selection.seed;
+      this.sequence = Number(selection.text ?? 0);
       if (!this.form.select(selection)) this.form.takeExample(0);
       if (this.form.isFilled) await this.run(true);
     } catch (error) {
@@ -97,7 +98,7 @@ export class Pane {
     return {
       model: this.part.model.value,
       ...this.form?.selection(),
-      ...(strategy && { strategy, seed: this.seed }),
+      ...(strategy && { strategy, seed: this.seed, text: this.sequence || undefined }),
       ...this.explorer.selection(),
     };
   }
@@ -138,6 +139,7 @@ export class Pane {
       const generation = strategy
         ? { strategy, ...(strategy === "STRATEGY_BEAM" && { hypotheses: HYPOTHESES }) }
         : undefined;
+      if (!isSelected) this.sequence = 0;
       // All calls for one answer have one seed.
       if (strategy !== "STRATEGY_SAMPLE") this.seed = undefined;
       else if (!isSelected || !this.seed) [this.seed] = crypto.getRandomValues(new Uint32Array(1));
@@ -158,19 +160,11 @@ export class Pane {
       this.answer = maps.length
         ? await this.#attend({ pool: { size: THUMBNAIL_SIZE, reduction: "POOL_REDUCTION_MEAN" }, encoding }, signal)
         : await this.client.predict(this.chosen, this.request, signal, this.form.example);
-      this.axes = readAxes(this.answer.prediction.labelSets, this.sources);
-      part.results.replaceChildren(...resultsOf(this.answer.prediction, this.axes));
       part.origin.textContent =
         originOf(this.answer.prediction) + (maps.length ? "" : ". This model has no attention maps.");
       this.picture = await pictureOf(inputs);
       signal.throwIfAborted();
-      if (maps.length) {
-        const thumbnails = this.#readable(this.answer.maps);
-        const load = (info, index, quantity) => this.#load(info, index, quantity, signal);
-        const { axes, picture } = this;
-        const objects = objectsOf(this.answer.prediction);
-        await this.explorer.show({ description, thumbnails, axes, picture, objects, load }, isSelected);
-      }
+      await this.#showAnswer(signal, isSelected);
     } catch (error) {
       this.#fail(error);
     }
@@ -178,8 +172,28 @@ export class Pane {
     this.onchange();
   }
 
-  #attend(attention, signal) {
-    return this.client.attend(this.chosen, { ...this.request, attention }, signal, this.form.example);
+  /** Show the answer that is here, with the maps of the text that is chosen. keeps: what is pinned stays so. */
+  async #showAnswer(signal, keeps) {
+    const { description, picture } = this;
+    const { prediction, maps } = ofSequence(this.answer, this.sequence);
+    const axes = (this.axes = readAxes(prediction.labelSets, this.sources));
+    const choose = (text) => {
+      this.sequence = text;
+      this.loaded.clear();
+      this.#showAnswer(signal, false).catch((error) => this.#fail(error));
+    };
+    this.part.results.replaceChildren(...resultsOf(prediction, axes, this.sequence, choose));
+    if (!description.maps.length) return;
+    const thumbnails = this.#readable(maps);
+    const load = (info, index, quantity) => this.#load(info, index, quantity, signal);
+    const objects = objectsOf(prediction);
+    await this.explorer.show({ description, thumbnails, axes, picture, objects, load }, keeps);
+  }
+
+  async #attend(attention, signal) {
+    const sequences = this.request.generation?.hypotheses;
+    const request = { ...this.request, attention: { ...attention, sequences } };
+    return this.client.attend(this.chosen, request, signal, this.form.example);
   }
 
   /** Read maps; one that cannot be drawn is told and left out. */
@@ -236,7 +250,8 @@ export class Pane {
     const key = [info.name, quantity, isLarge && index].join(" ");
     if (!this.loaded.has(key)) {
       const above = levelAbove(this.description, info);
-      const answer = await this.#attend(
+      const { sequence } = this;
+      const whole = await this.#attend(
         {
           selections: [
             { names: [info.name], heads: isLarge && index !== null ? [index] : [] },
@@ -248,6 +263,7 @@ export class Pane {
         },
         signal,
       );
+      const answer = ofSequence(whole, sequence);
       const axes = readAxes(answer.prediction.labelSets, this.sources, this.axes);
       const [map, level] = [info, above].map(
         (each) =>

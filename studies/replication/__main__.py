@@ -1,9 +1,9 @@
-"""Trains the models of docs/results.md, collects what was measured, and writes that page.
+"""Trains the models of docs/results.md, collects what was measured, and writes its pages.
 
     python -m studies.replication train --data ../shared/data    one run after another; Ctrl-C and again goes on
     python -m studies.replication beams ROW ...                  of rows that write texts, what several beams add
     python -m studies.replication collect                        runs/results/*/*.json -> records/training.json.xz
-    python -m studies.replication write                          records/training.json.xz -> docs/results.md
+    python -m studies.replication write                          records/training.json.xz -> docs/results*.md
     python -m studies.replication show                           prints every run, command, map and head of the record
 
 Only figures are kept, never a row of the data.
@@ -20,8 +20,8 @@ from typing import Any
 
 from benchmarks.records import ROOT, read, write
 from studies.replication.beams import served
-from studies.replication.page import details, page
-from studies.replication.runs import PAGE, RECORD, RUNS, TABLE
+from studies.replication.page import details, pages
+from studies.replication.runs import PAGES, RECORD, RUNS, TABLE
 
 _EPOCHS_KEPT = 10
 _BEAMS = "beams.json"
@@ -92,7 +92,8 @@ def main() -> None:
     elif options.task == "show":
         print(details(read(RECORD)), end="")
     else:
-        PAGE.write_text(page(read(RECORD)))
+        for name, text in pages(read(RECORD)).items():
+            (PAGES / name).write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes docs/results.md from what was measured; every number on the page comes from the record."""
+"""Writes docs/results.md and docs/results-comparisons.md: every number on the pages comes from the record."""
 
 from collections.abc import Iterable
 
@@ -13,16 +13,21 @@ HEAD = """# Results
 
 What the models of the zoo reach on held-out data, beside what is reached without their attention. Written by
 `python -m studies.replication write` from `studies/records/training.json.xz`; `python -m studies.replication show`
-prints every run, its command, where each map looks, and what each head does.
+prints every run, its command, where each map looks, and what each head does. The figures of
+[every comparison](results-comparisons.md) have a page of their own.
 
 ## In a line a model
 
 Of the claims that papers make of their models; a comparison is a claim on one set of data, beside one other model.
-*Shown*: its interval is on the claim's side, and its p value is below 0.05 among those of all comparisons on this page
-(Holm 1979). *Shown alone*: the interval is, and one of twenty such rows would be so by chance. Models and data here are
-small, so that a claim which is not shown is not disproved.
+*Shown*: its interval is on the claim's side, and its p value is below 0.05 among those of all comparisons (Holm 1979).
+*Shown alone*: the interval is, and one of twenty such rows would be so by chance. Models and data here are small, so
+that a claim which is not shown is not disproved.
 """
-CLAIMED = """
+COMPARISONS = """# Models beside what they are compared with
+
+The figures behind [the results](results.md), where it says [how to read them](results.md#how-to-read-this). Written by
+`python -m studies.replication write` from `studies/records/training.json.xz`.
+
 ## What the papers claim
 
 The first model of each row is the paper's, the other is what it claims to beat; *(ours)* marks claims that a paper does
@@ -99,13 +104,16 @@ READING_RUNS = """
 """
 
 
-def page(record: Record) -> str:
-    """The whole page."""
+def pages(record: Record) -> dict[str, str]:
+    """The pages, by the names of their files."""
     comparisons = compared(record)
-    parts = [HEAD, *verdicts(comparisons), CLAIMED, *papers(comparisons, record), UNNEEDED, *unneeded(record)]
+    parts = [COMPARISONS, *papers(comparisons, record), UNNEEDED, *unneeded(record)]
     if found := beams(record):
         parts += ["\n## With beams, served\n", *found]
-    return "".join([*parts, READING])
+    return {
+        "results.md": "".join([HEAD, *verdicts(comparisons), READING]),
+        "results-comparisons.md": "".join(parts),
+    }
 
 
 def details(record: Record) -> str:

@@ -7,7 +7,7 @@ from benchmarks.records import ROOT
 
 RUNS = ROOT / "runs" / "results"
 RECORD = ROOT / "studies" / "records" / "training.json.xz"
-PAGE = ROOT / "docs" / "results.md"
+PAGES = ROOT / "docs"
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def results(name: str) -> str:
     """Where its figures are; empty where none were measured."""
     measured = read(RECORD)
     if any(published(each.better) == name for each in CLAIMS):
-        return "[results](results.md#what-the-papers-claim)"
+        return "[results](results-comparisons.md#what-the-papers-claim)"
     return "[results](results.md)" if any(published(run["model"]) == name for run in measured.values()) else ""
 
 

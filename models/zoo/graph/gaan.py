@@ -18,12 +18,10 @@ from models.cards.describe import describe
 from models.cards.maps import maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import citations, folder
 from models.network import Answer, Network
-from models.tasks.tag import Tag
-from models.training.recipe import Blueprint, Recipe
+from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.graph.nodes import NodesConfig, SameScore, attends, ends, graph_input, largest, mean, prepare
+from models.zoo.graph.nodes import NodesConfig, SameScore, attends, ends, graph_input, largest, mean, sorting
 
 SLOPE = 0.1  # of LeakyReLU below zero
 
@@ -197,15 +195,6 @@ PRESETS = {
     "paper": Preset(settings=Settings(epochs=200, batch_size=1, learning_rate=1e-2, weight_decay=0.0, patience=30)),
 }
 
-GAAN = Recipe(
-    config=GaanConfig,
-    network=GatedAttentionNetwork,
-    card=card,
-    task=Tag(joined=True),
-    data=folder.GRAPHS,
-    builtin=citations.dataset,
-    prepare=prepare(GaanConfig),
-    presets=PRESETS,
-)
+GAAN = sorting(GaanConfig, GatedAttentionNetwork, card, PRESETS)
 # What the gates are compared with: every head counts in full.
 GAAN_UNGATED = GAAN.with_parts(gate=OpenGate)

@@ -19,12 +19,11 @@ from models.cards.describe import describe
 from models.cards.maps import maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import citations, folder
 from models.network import Answer, Network
-from models.tasks.tag import Tag
-from models.training.recipe import Blueprint, Recipe
+from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.graph.nodes import NodesConfig, attends, ends, graph_input, prepare
+from models.zoo.graph.nodes import NodesConfig, attends, ends, graph_input, sorting
+from models.zoo.graph.scores import DynamicScore, SameScore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,40 +76,7 @@ class NeighbourScore(nn.Module):
         return leaky_relu(of_target[targets] + of_source[sources], self.slope)
 
 
-class DynamicScore(nn.Module):
-    """As `NeighbourScore`, but the nonlinearity stands before the product with `a` (GATv2, Brody et al. 2022, eq. 7).
-
-    e_ij = aᵀ LeakyReLU(W h_i + W h_j), of which the neighbour ranked first depends on i: with the nonlinearity outside
-    it is the same for every node. Both ends share one W, so that the network is no larger than the other.
-
-    Shapes: as `NeighbourScore`. Memory: edge × head × feature floats.
-    """
-
-    deciding = ("",)
-
-    def __init__(self, *, heads: int, d_head: int, slope: float) -> None:
-        super().__init__()
-        self.slope = slope
-        self.attention = nn.Parameter(torch.empty(heads, d_head))
-        nn.init.xavier_uniform_(self.attention)
-
-    def forward(self, transformed: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
-        together = leaky_relu(transformed[targets] + transformed[sources], self.slope)
-        return (together * self.attention).sum(-1)
-
-
-class SameScore(nn.Module):
-    """The same score for every neighbour: each node is the plain average of its own. What attention is compared with.
-
-    Shapes: as `NeighbourScore`.
-    """
-
-    def forward(self, transformed: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
-        return transformed.new_zeros(sources.shape[0], transformed.shape[1])
-
-
 @uniform.register(NeighbourScore)
-@uniform.register(DynamicScore)
 def _(score: nn.Module) -> SameScore:
     return SameScore()
 
@@ -224,16 +190,7 @@ PRESETS = {
     "paper": _PAPER,
 }
 
-GAT = Recipe(
-    config=GatConfig,
-    network=GraphAttentionNetwork,
-    card=card,
-    task=Tag(joined=True),
-    data=folder.GRAPHS,
-    builtin=citations.dataset,
-    prepare=prepare(GatConfig),
-    presets=PRESETS,
-)
+GAT = sorting(GatConfig, GraphAttentionNetwork, card, PRESETS)
 # What attention is compared with: plain averages over neighbours.
 GAT_MEAN = GAT.with_parts(score=lambda **sizes: SameScore())
 # Scores whose order of neighbours depends on the node (Brody et al. 2022).

@@ -1,6 +1,6 @@
 """The frame of networks that sort the nodes of a graph into classes: sizes, input, neighbourhoods, edges of maps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -9,10 +9,14 @@ from torch import Tensor, nn
 
 from bundle.values import Graph
 from models.attention import edges
+from models.cards.card import Card
 from models.cards.inputs import GraphInput
 from models.cards.maps import Attends
+from models.data import citations, folder
 from models.data.dataset import DataError, Dataset, classes
-from models.training.recipe import Blueprint
+from models.network import Network
+from models.tasks.tag import Tag
+from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset
 
 
@@ -60,6 +64,25 @@ def prepare(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
         return Blueprint(config(features=graph.nodes.shape[1], classes=len(labels), **preset.sizes), labels, {})
 
     return prepared
+
+
+def sorting(
+    config: type[C],
+    network: Callable[[C], Network],
+    card: Callable[..., Card],
+    presets: Mapping[str, Preset],
+) -> Recipe[C]:
+    """Make the recipe of a network that sorts nodes into classes, and learns from the graphs of a batch as one."""
+    return Recipe(
+        config=config,
+        network=network,
+        card=card,
+        task=Tag(joined=True),
+        data=folder.GRAPHS,
+        builtin=citations.dataset,
+        prepare=prepare(config),
+        presets=presets,
+    )
 
 
 def mean(nodes: Tensor, sources: Tensor, targets: Tensor) -> Tensor:

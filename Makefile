@@ -46,9 +46,9 @@ install-demo-models:  ## Puts the models of build/demo in place of those in depl
 	test -d build/demo || { echo "run make demo-models first" >&2; exit 1; }
 	rm -rf deploy/demo && cp -R build/demo deploy/demo
 
-protocol-image: $(VENV)/dev.stamp  ## Writes proto/limelight.binpb again, which the protocol may not break.
-	cd proto && if [ -e limelight.binpb ]; then $(abspath $(BIN))/buf breaking --against limelight.binpb; fi
-	cd proto && $(abspath $(BIN))/buf build --exclude-source-info -o limelight.binpb
+protocol-image: $(VENV)/dev.stamp  ## Writes proto/limelight.binpb.gz again, which the protocol may not break.
+	cd proto && if [ -e limelight.binpb.gz ]; then $(abspath $(BIN))/buf breaking --against limelight.binpb.gz; fi
+	cd proto && $(abspath $(BIN))/buf build --exclude-source-info -o limelight.binpb.gz
 
 graphs: $(VENV)/dev.stamp  ## Writes the small graphs of service/engine/graphs again, from their text.
 	$(BIN)/python -m tests.service.graphs

@@ -14,7 +14,7 @@ from bundle.v1 import bundle_pb2
 from limelight.v1 import service_pb2
 
 ROOT = Path(__file__).resolve().parent.parent
-IMAGE = "limelight.binpb"
+IMAGE = "limelight.binpb.gz"
 
 
 def buf(*arguments: str, folder: Path = ROOT / "proto") -> str:
@@ -69,8 +69,8 @@ def test_a_field_that_is_added_breaks_nobody(copy: Path) -> None:
 
 def test_the_image_is_the_same_whoever_writes_it(copy: Path) -> None:
     def image() -> bytes:
-        buf("build", "--exclude-source-info", "-o", "again.binpb", folder=copy)
-        return (copy / "again.binpb").read_bytes()
+        buf("build", "--exclude-source-info", "-o", "again.binpb.gz", folder=copy)
+        return (copy / "again.binpb.gz").read_bytes()
 
     assert image() == image()
 

@@ -31,6 +31,9 @@ SHADES = matplotlib.colormaps["Blues"]
 Points = Sequence[tuple[float, float]]
 _COORDINATES = re.compile(r'(?<= )(?:d|x|y|transform)="[^"]*"')
 _STYLE = re.compile(r' style="([^"]*)"')
+_NAMED = re.compile(r'<g id="[^"]*">\n')
+_TURNED = re.compile(r' transform="rotate\(-0 [^"]*\)"')  # by nothing
+_GROUP = re.compile(r"<g>\n((?:<(?:use|path|text)[^\n]*\n)*)</g>\n")
 _FRACTION = re.compile(r"-?\d+\.\d{2,}")
 
 
@@ -52,7 +55,7 @@ def compact(svg: str) -> str:
     """Write a drawing in fewer bytes, such that it looks the same.
 
     Coordinates have a tenth of a point, those of markers a hundredth. A path is on one line, nothing is indented, and
-    styles that elements share are classes.
+    styles that elements share are classes. Groups that say nothing go.
     """
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = _COORDINATES.sub(lambda found: _FRACTION.sub(_rounded, " ".join(found[0].split())), svg)
@@ -60,7 +63,11 @@ def compact(svg: str) -> str:
     classes = {style: f"s{place}" for place, style in enumerate(shared)}
     svg = _STYLE.sub(lambda found: f' class="{classes[found[1]]}"' if found[1] in classes else found[0], svg)
     rules = "".join(f" .{name}{{{style}}}" for style, name in classes.items())
-    return re.sub(r"\n +", "\n", svg.replace("</style>", f"{rules}</style>"))
+    svg = re.sub(r"\n +", "\n", svg.replace("</style>", f"{rules}</style>"))
+    svg = _TURNED.sub("", _NAMED.sub("<g>\n", svg))
+    while (fewer := _GROUP.sub(r"\1", svg)) != svg:
+        svg = fewer
+    return svg
 
 
 def _rounded(number: re.Match[str]) -> str:

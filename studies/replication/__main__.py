@@ -23,7 +23,6 @@ from studies.replication.beams import served
 from studies.replication.page import details, pages
 from studies.replication.runs import PAGES, RECORD, RUNS, TABLE
 
-_EPOCHS_KEPT = 10
 _BEAMS = "beams.json"
 _PLACES = ("path", "gold", "columns")  # of files: the command says them
 
@@ -46,13 +45,6 @@ def train(data: Path, names: list[str], minutes: float) -> None:
         )
 
 
-def thinned(history: list[dict[str, Any]], best: int) -> list[dict[str, Any]]:
-    """Ten epochs or so, and the best one, to four digits."""
-    step = -(-len(history) // _EPOCHS_KEPT)
-    kept = (each for each in history if each["epoch"] % step == 0 or each["epoch"] in (1, best))
-    return [{name: round(value, 4) for name, value in each.items()} for each in kept]
-
-
 def collect() -> None:
     """Keep the figures of every run that there is; those of others stay as they are."""
     record: dict[str, Any] = read(RECORD) if RECORD.exists() else {}
@@ -65,8 +57,7 @@ def collect() -> None:
             metrics = json.loads((folder / "metrics.json").read_text())
             record[run.name] = {
                 "command": shlex.join(["limelight", *run.command(Path("../shared/data"))]),
-                **metrics,
-                "history": thinned(metrics["history"], metrics["best_epoch"]),
+                **{name: value for name, value in metrics.items() if name != "history"},
                 **{key: config[key] for key in ("model", "config", "settings", "data", "versions")},
             }
             if (folder / _BEAMS).exists():

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limelight.evaluation.flow import flow, rollout
+from limelight.evaluation.measures import erasure
 from limelight.evaluation.measures.erasure import without
 from limelight.evaluation.measures.heads import pruned_counts
 from limelight.evaluation.measures.quality import edits, macro_f1, token_f1
@@ -17,6 +18,8 @@ from limelight.evaluation.samples import Samples
 from limelight.evaluation.statistics import average_precision, interval, mean_interval, rank_correlation, ranks
 from limelight.evaluation.weights import jensen_shannon, normalised_entropy, permuted, reversed_order, total_variation
 from limelight.labels import Grid, LabelSet, Region
+from limelight.maps import AttentionMap
+from limelight.v1 import values_pb2
 
 numbers = st.lists(st.integers(0, 5), min_size=2, max_size=20)
 
@@ -106,6 +109,25 @@ def test_words_are_left_out_of_a_text():
     assert words == [(0, 3), (5, 8), (9, 12)]
     assert without("the  cat\nsat", words, {0, 2}) == "  cat\n"
     assert pruned_counts(2) == [1, 2] and pruned_counts(12) == [2, 4, 6, 8, 10, 12]
+
+
+def test_words_are_left_out_of_a_list_of_sentences():
+    value = values_pb2.Value(
+        document=values_pb2.Document(sentences=values_pb2.Sentences(texts=["a cat", "dog", "b c"]))
+    )
+    text = erasure._text(value)
+    words = word_spans(text)
+    assert [text[start:end] for start, end in words] == ["a", "cat", "dog", "b", "c"]
+    labels = LabelSet(
+        "words", "tokens", ("a", "cat", "dog", "b", "c"), inputs=("document",), parents=np.array([0, 0, 1, 2, 2]),
+        starts=np.array([0, 2, 0, 0, 2]), ends=np.array([1, 5, 3, 1, 3]),  # in each sentence
+    )  # fmt: skip
+    weights = np.array([[[0.3, 0.1, 0.4, 0.15, 0.05]]], np.float32)
+    query = LabelSet("document", "one", ("document",))
+    found = AttentionMap(name="word", kind="pool", heads=(0,), weights=weights, query=query, key=labels)
+    np.testing.assert_allclose(erasure.word_weights(found, "document", words, text), weights[0, 0], rtol=1e-6)
+    erasure._write(without(text, words, {0, 2, 4}), value)
+    assert [each.split() for each in value.document.sentences.texts] == [["cat"], ["b"]]
 
 
 def test_marks_cover_tokens_that_share_a_character_and_cells_whose_centre_is_inside():

@@ -26,6 +26,7 @@ from limelight.v1 import values_pb2
 NAME = "erasure"
 SHARE = 0.2  # of the words that comprehensiveness and sufficiency take
 MOST_WORDS = 24  # of a row that are left out one by one
+BETWEEN = "\x1e"  # the sentences of a list; white space, such that no word spans two
 
 Words = Sequence[tuple[int, int]]
 
@@ -45,7 +46,22 @@ def _input(setting: Setting) -> str | None:
 
 
 def _text(value: values_pb2.Value) -> str:
-    return value.document.text if value.WhichOneof("kind") == "document" else value.text
+    """Return a text, or that of a document; sentences of a list with a separator between them."""
+    if value.WhichOneof("kind") != "document":
+        return value.text
+    sentences = value.document.sentences.texts
+    return BETWEEN.join(sentences) if sentences else value.document.text
+
+
+def _write(text: str, value: values_pb2.Value) -> None:
+    """Replace what `_text` returns; sentences of which nothing is left go."""
+    if value.WhichOneof("kind") != "document":
+        value.text = text
+    elif value.document.sentences.texts:
+        sentences = text.split(BETWEEN)
+        value.document.sentences.texts[:] = [each for each in sentences if each.strip()] or sentences
+    else:
+        value.document.text = text
 
 
 def without(text: str, words: Words, left_out: Iterable[int]) -> str:
@@ -56,15 +72,21 @@ def without(text: str, words: Words, left_out: Iterable[int]) -> str:
     return text
 
 
-def word_weights(found: AttentionMap, name: str, words: Words) -> NDArray[np.float64] | None:
-    """Return the weight of each word, summed over its keys; None if the keys are no parts of the text."""
-    labels = found.key
+def word_weights(found: AttentionMap, name: str, words: Words, text: str = "") -> NDArray[np.float64] | None:
+    """Return the weight of each word, summed over its keys; None if the keys are no parts of the text.
+
+    Places in a list of sentences, `text` with separators, count from the start of each.
+    """
+    labels, starts = found.key, found.key.starts
     if labels.kind != "tokens" or len(labels.starts) != len(labels) or set(labels.origins) - {name}:
         return None
     weights = np.where(labels.special, 0.0, key_weights(found.mean_over_heads()))
+    if BETWEEN in text and len(labels.parents):
+        lengths = [0, *(len(each) + 1 for each in text.split(BETWEEN))]
+        starts = starts + np.cumsum(lengths)[labels.parents]
     # A key belongs to the word in which it begins.
     ends = np.array([end for _, end in words])
-    places = np.minimum(np.searchsorted(ends, labels.starts, side="right"), len(words) - 1)
+    places = np.minimum(np.searchsorted(ends, starts, side="right"), len(words) - 1)
     return np.asarray(np.bincount(places, weights, len(words)), np.float64)
 
 
@@ -98,7 +120,7 @@ def _row(seen: Seen, work: Work) -> _Row | None:
     words = word_spans(text)
     if len(words) < 2:
         return None
-    found = {info.name: word_weights(each, name, words) for info, each in each_map(seen, work.setting.maps)}
+    found = {info.name: word_weights(each, name, words, text) for info, each in each_map(seen, work.setting.maps)}
     weights = {name: each for name, each in found.items() if each is not None}
     if not weights:
         return None
@@ -127,11 +149,7 @@ def _add(seen: Sequence[Seen], work: Work) -> None:
 def _erased(row: _Row, name: str, left_out: frozenset[int]) -> values_pb2.Instance:
     instance = values_pb2.Instance()
     instance.CopyFrom(row.seen.row.instance)
-    value, text = instance.inputs[name], without(row.text, row.words, left_out)
-    if value.WhichOneof("kind") == "document":
-        value.document.text = text
-    else:
-        value.text = text
+    _write(without(row.text, row.words, left_out), instance.inputs[name])
     return instance
 
 

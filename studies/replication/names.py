@@ -33,6 +33,8 @@ TITLES = {
     "dme-neighbours": "embeddings counted from neighbours alone",
     "dme-spelling": "embeddings counted from spelling alone",
     "dme-learned": "learned embeddings alone",
+    "agreement": "RNNsearch, two directions that agree",
+    "agreement-apart": "the same without agreement",
     "luong": "global attention with input feeding, general score",
     "luong-dot": "the same, dot score",
     "luong-concat": "the same, concat score",
@@ -98,6 +100,7 @@ TITLES = {
 ABLATIONS = {
     "han": ("han-mean",),
     "bahdanau": ("bahdanau-last",),
+    "agreement": ("agreement-apart",),
     "gat": ("gat-mean", "gat-v2"),
     "gaan": ("gaan-ungated",),
     "synthesizer": ("synthesizer-random",),

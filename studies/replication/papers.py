@@ -18,7 +18,7 @@ from studies.replication.figures import WEIGHT, Record, is_made
 from studies.replication.names import title
 from studies.replication.tables import written
 
-_GATE = f"{WEIGHT}, gate.0"
+_GATE, _CROSS = f"{WEIGHT}, gate.0", f"{WEIGHT}, decoder.cross"
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ CLAIMS = (
     Claim("Bahdanau 2015", "an alignment for each word beats one vector", "bahdanau", ("bahdanau-last",)),
     Claim("Luong 2015", "a window around a predicted place is no worse (by a point)", "luong-local-p", ("luong",), 1),
     Claim("Luong 2015", "and aligns as well", "luong-local-p", ("luong",), 1, ALIGNMENT_ERRORS),
+    Claim("Cheng 2016", "two directions that agree rewrite better than apart", "agreement", ("agreement-apart",)),
+    Claim("Cheng 2016", "and look more where they should", "agreement", ("agreement-apart",), figure=_CROSS),
     Claim("Luong 2015", "input feeding helps", "luong", ("luong-unfed",)),
     Claim(
         "Xu 2015",

@@ -180,6 +180,16 @@ TABLE = (
         for other in ("", "-local-p", "-unfed")
     ),
     *(
+        Run(
+            f"reverse-agreement{other}{f'-{seed}' if seed else ''}",
+            f"agreement{other}",
+            "builtin:reverse",
+            options=("--epochs", "3", "--seed", str(seed)),
+        )
+        for seed in range(3)
+        for other in ("", "-apart", *(() if seed else ("-uniform", "-frozen")))
+    ),
+    *(
         Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0")
         for other in (*_CONTROLS, "-words", "-characters", "-neighbours", "-spelling", "-learned")
     ),

@@ -102,6 +102,7 @@ CLAIMS = (
     Claim("Tay 2021", "weights without comparisons do as well (by a point)", "synthesizer", ("transformer",), 1),
     Claim("Tay 2021", "and so do those of places alone", "synthesizer-random", ("transformer",), 1),
     Claim("Bapna 2018", "a mixture of layers trains deep encoders better", "transparent", ("transparent-last",)),
+    Claim("Dehghani 2019", "steps as a token needs them beat the same number", "universal", ("universal-fixed",)),
     Claim("Veličković 2018", "GATv2's score (Brody 2022) beats the paper's", "gat-v2", ("gat",), own=True),
     Claim("Zhang 2018", "a gate of each head beats heads that all count in full", "gaan", ("gaan-ungated",)),
     Claim("Touvron 2021", "a teacher's classes teach better than the label twice", "deit", ("deit-label",)),

@@ -271,6 +271,9 @@ TABLE = (
     ),
     *(
         Run(f"reverse-{model}", model, "builtin:reverse", options=("--epochs", "4", "--batch-size", "32"))
-        for model in (f"fixed-heads{other}" for other in ("", "-divided", "-uniform", "-frozen"))
+        for model in (
+            *(f"fixed-heads{other}" for other in ("", "-divided", "-uniform", "-frozen")),
+            *(f"universal{other}" for other in ("", "-fixed", "-uniform", "-frozen")),
+        )
     ),
 )

@@ -37,6 +37,7 @@ ZOO = {
     "lcr-rot-hop": Entry("J8", "aspects.lcr_rot", "one"),
     "dme": Entry("J9", "meta_embeddings.dme", "contextualised neighbours spelling learned"),
     "disan": Entry("J10", "disan.disan", "bilstm"),
+    "resan": Entry("L15", "disan.resan", "soft"),
     "sagan": Entry("J11", "generative.sagan", "plain"),
     "psac": Entry("J12", "co_attention.psac", "question video"),
     "memn2n": Entry("K3", "memory.memn2n", "one"),

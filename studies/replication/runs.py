@@ -129,6 +129,10 @@ TABLE = (
         )
     ),
     *(
+        Run(f"snli-resan{other}-0", f"resan{other}", *_SNLI, ("--epochs", "4", "--seed", "0"))
+        for other in (*_CONTROLS, "-soft")
+    ),
+    *(
         Run(f"sst2-{model}-0", model, *_SST2, ("--epochs", "3", "--seed", "0"))
         for model in (*(f"structured{control}" for control in _CONTROLS), "structured-free", "structured-one")
     ),

@@ -129,7 +129,7 @@ CLAIMS = (
         ("dme-neighbours", "dme-spelling", "dme-learned"),
     ),
     Claim("Shen 2018", "self-attention beats a BiLSTM of its size", "disan", ("disan-bilstm",)),
-    Claim("Shen 2018b", "attention among chosen tokens beats that among all", "resan", ("resan-soft",)),
+    Claim("Shen 2018", "attention among chosen tokens beats that among all", "resan", ("resan-soft",)),
     Claim("Sukhbaatar 2015", "several hops beat one", "memn2n", ("memn2n-one",)),
     Claim(
         "Barbieri 2018",

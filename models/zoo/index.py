@@ -26,6 +26,7 @@ class Entry(NamedTuple):
 
 ZOO = {
     "bahdanau": Entry("J1", "rnn_search.bahdanau", "last"),
+    "agreement": Entry("R8", "rnn_search.agreement", "apart"),
     "luong": Entry("J2", "rnn_search.luong", "dot concat location local-m local-p unfed"),
     "show-attend-tell": Entry("J3", "captioning.show_attend_tell", "hard free untaught supervised"),
     "hiecoatt": Entry("J4", "co_attention.hiecoatt", "alternating question image supervised"),
@@ -36,6 +37,7 @@ ZOO = {
     "lcr-rot-hop": Entry("J8", "aspects.lcr_rot", "one"),
     "dme": Entry("J9", "meta_embeddings.dme", "contextualised neighbours spelling learned"),
     "disan": Entry("J10", "disan.disan", "bilstm"),
+    "resan": Entry("L15", "disan.resan", "soft"),
     "sagan": Entry("J11", "generative.sagan", "plain"),
     "psac": Entry("J12", "co_attention.psac", "question video"),
     "memn2n": Entry("K3", "memory.memn2n", "one"),
@@ -53,6 +55,7 @@ ZOO = {
     "fixed-heads": Entry("L14", "transformer.fixed_heads", "divided"),
     "synthesizer": Entry("L17", "transformer.synthesizer", "random"),
     "transparent": Entry("P12", "transformer.transparent", "last"),
+    "universal": Entry("L5", "transformer.universal", "fixed"),
     "decomposable-attention": Entry("K9", "sentence_pairs.decomposable", "within"),
     "attentive-pooling": Entry("K12", "sentence_pairs.attentive_pooling", "largest"),
     "word-by-word": Entry("R7", "sentence_pairs.word_by_word", "once"),

@@ -18,7 +18,7 @@ from studies.replication.figures import WEIGHT, Record, is_made
 from studies.replication.names import title
 from studies.replication.tables import written
 
-_GATE = f"{WEIGHT}, gate.0"
+_GATE, _CROSS = f"{WEIGHT}, gate.0", f"{WEIGHT}, decoder.cross"
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ CLAIMS = (
     Claim("Bahdanau 2015", "an alignment for each word beats one vector", "bahdanau", ("bahdanau-last",)),
     Claim("Luong 2015", "a window around a predicted place is no worse (by a point)", "luong-local-p", ("luong",), 1),
     Claim("Luong 2015", "and aligns as well", "luong-local-p", ("luong",), 1, ALIGNMENT_ERRORS),
+    Claim("Cheng 2016", "two directions that agree rewrite better than apart", "agreement", ("agreement-apart",)),
+    Claim("Cheng 2016", "and look more where they should", "agreement", ("agreement-apart",), figure=_CROSS),
     Claim("Luong 2015", "input feeding helps", "luong", ("luong-unfed",)),
     Claim(
         "Xu 2015",
@@ -100,6 +102,7 @@ CLAIMS = (
     Claim("Tay 2021", "weights without comparisons do as well (by a point)", "synthesizer", ("transformer",), 1),
     Claim("Tay 2021", "and so do those of places alone", "synthesizer-random", ("transformer",), 1),
     Claim("Bapna 2018", "a mixture of layers trains deep encoders better", "transparent", ("transparent-last",)),
+    Claim("Dehghani 2019", "steps as a token needs them beat the same number", "universal", ("universal-fixed",)),
     Claim("Veličković 2018", "GATv2's score (Brody 2022) beats the paper's", "gat-v2", ("gat",), own=True),
     Claim("Zhang 2018", "a gate of each head beats heads that all count in full", "gaan", ("gaan-ungated",)),
     Claim("Touvron 2021", "a teacher's classes teach better than the label twice", "deit", ("deit-label",)),
@@ -126,6 +129,7 @@ CLAIMS = (
         ("dme-neighbours", "dme-spelling", "dme-learned"),
     ),
     Claim("Shen 2018", "self-attention beats a BiLSTM of its size", "disan", ("disan-bilstm",)),
+    Claim("Shen 2018", "attention among chosen tokens beats that among all", "resan", ("resan-soft",)),
     Claim("Sukhbaatar 2015", "several hops beat one", "memn2n", ("memn2n-one",)),
     Claim(
         "Barbieri 2018",

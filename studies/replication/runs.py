@@ -129,6 +129,10 @@ TABLE = (
         )
     ),
     *(
+        Run(f"snli-resan{other}-0", f"resan{other}", *_SNLI, ("--epochs", "4", "--seed", "0"))
+        for other in (*_CONTROLS, "-soft")
+    ),
+    *(
         Run(f"sst2-{model}-0", model, *_SST2, ("--epochs", "3", "--seed", "0"))
         for model in (*(f"structured{control}" for control in _CONTROLS), "structured-free", "structured-one")
     ),
@@ -178,6 +182,16 @@ TABLE = (
         )
         for seed in (1, 2)
         for other in ("", "-local-p", "-unfed")
+    ),
+    *(
+        Run(
+            f"reverse-agreement{other}{f'-{seed}' if seed else ''}",
+            f"agreement{other}",
+            "builtin:reverse",
+            options=("--epochs", "3", "--seed", str(seed)),
+        )
+        for seed in range(3)
+        for other in ("", "-apart", *(() if seed else ("-uniform", "-frozen")))
     ),
     *(
         Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0")
@@ -261,6 +275,9 @@ TABLE = (
     ),
     *(
         Run(f"reverse-{model}", model, "builtin:reverse", options=("--epochs", "4", "--batch-size", "32"))
-        for model in (f"fixed-heads{other}" for other in ("", "-divided", "-uniform", "-frozen"))
+        for model in (
+            *(f"fixed-heads{other}" for other in ("", "-divided", "-uniform", "-frozen")),
+            *(f"universal{other}" for other in ("", "-fixed", "-uniform", "-frozen")),
+        )
     ),
 )

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from bundle.text import Encoder
 from models.attention.signals import doubly_stochastic_penalty
 from models.data import dates, tokenizers
-from models.zoo.rnn_search.bahdanau import Bahdanau, BahdanauConfig
+from models.zoo.rnn_search.rnn_search import RnnSearch, RnnSearchConfig
 from studies.signals.training import fit, in_order, seeded
 
 VARIANTS = ("without penalty", "doubly stochastic penalty")
@@ -24,7 +24,7 @@ Part = dict[str, Tensor]
 
 
 @cache
-def load() -> tuple[Part, Part, BahdanauConfig]:
+def load() -> tuple[Part, Part, RnnSearchConfig]:
     """Training and held-out part as ids, and the model's sizes."""
     data = dates.dataset(seed=0, training=TRAINING, held_out=HELD_OUT)
     sources, targets = (
@@ -33,7 +33,7 @@ def load() -> tuple[Part, Part, BahdanauConfig]:
     source = tokenizers.characters(sources, lower=True, output=False)
     target = tokenizers.characters(targets, lower=False, output=True)
     begin, end = tokenizers.special_ids(target)
-    config = BahdanauConfig(
+    config = RnnSearchConfig(
         source_vocabulary=tokenizers.size(source), target_vocabulary=tokenizers.size(target), begin=begin, end=end,
         d_embedding=24, d_encoder=24, d_decoder=48, d_attention=24, d_maxout=24,
     )  # fmt: skip
@@ -62,7 +62,7 @@ def run(variant: str, seed: int) -> dict[str, float]:
     """Train one variant; how much it rewrites rightly, and how evenly it looked at the letters."""
     train, test, config = load()
     seeded(seed)
-    model = Bahdanau(config)
+    model = RnnSearch(config)
 
     def loss(index: np.ndarray) -> Tensor:
         batch = {name: tensor[index] for name, tensor in train.items()}
@@ -80,7 +80,7 @@ def spread(weights: Tensor, batch: Part) -> Tensor:
     return doubly_stochastic_penalty(weights, batch["target_mask"], batch["source_mask"])
 
 
-def measure(model: Bahdanau, part: Part) -> dict[str, float]:
+def measure(model: RnnSearch, part: Part) -> dict[str, float]:
     """Share of dates of which every letter is right (which is what greedy output gets), and the penalty."""
     right, penalties = 0, []
     with torch.no_grad():

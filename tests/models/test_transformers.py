@@ -6,6 +6,7 @@ import torch
 from entmax import entmax_bisect
 
 from models.attention import Context
+from models.blocks.halting import Halting
 from models.network import GeneratingNetwork
 from models.tasks.stepping import Stepping
 from models.zoo.transformer.encoder_decoder import EncoderDecoder
@@ -133,8 +134,42 @@ def test_each_layer_of_the_decoder_reads_its_own_mixture_of_layers(name: str) ->
     np.testing.assert_allclose(array(encoded["layers"])[0, 0], mixture, atol=1e-12)
 
 
+def test_a_token_halts_by_hand() -> None:
+    """Probabilities of 0.4 at every step: 0.4, 0.4, then the remainder of 0.2, and nothing of the fourth step."""
+    halting = Halting(d=1, threshold=0.99)
+    assert halting.stop is not None
+    torch.nn.init.zeros_(halting.stop.weight)
+    torch.nn.init.constant_(halting.stop.bias, np.log(0.4 / 0.6))
+    pondered, entered = halting.begin(torch.zeros(1, 1, 1)), torch.zeros(1, 1, 1)
+    for made in (1.0, 10.0, 100.0, 1000.0):
+        pondered = halting(pondered, entered, torch.full((1, 1, 1), made))
+    assert pondered.result.item() == pytest.approx(0.2 * 100 + 0.8 * (0.4 * 10 + 0.6 * 0.4))
+    assert halting.shown(pondered).flatten().tolist() == pytest.approx([0.6 * 0.8 * 0.4, 0.8 * 0.4, 0.2, 0])
+    assert pondered.cost.item() == pytest.approx(3 + 0.2) and not pondered.running.any()
+    pondered.cost.sum().backward()
+    gradient = halting.stop.bias.grad
+    assert gradient is not None
+    assert gradient.item() == pytest.approx(-2 * 0.4 * 0.6), "to halt likelier leaves less to the last step"
+
+
+def test_steps_of_real_tokens_are_paid_for() -> None:
+    network = small.make("universal").train()
+    for module in network.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.eval()
+    ids, target = small.text(5, 1), small.text(4, 3)
+    tensors = {"source_ids": ids[None], "target_ids": target[None]}
+    one = network(**tensors, source_mask=ids[None] != 0, target_mask=target[None] != 0)
+    tensors = {"source_ids": small.stack([ids], 3), "target_ids": small.stack([target], 2)}
+    padded = network(**tensors, **{f"{side}_mask": tensors[f"{side}_ids"] != 0 for side in ("source", "target")})
+    ponder, price = float(one.signals["ponder"]), small.config("universal").price
+    assert ponder > 2 and float(padded.signals["ponder"]) == pytest.approx(ponder)
+    assert float(network.objective(torch.ones(4), one, target)) == pytest.approx(4 + 4 * price * ponder)
+    assert not small.make("universal-fixed").train()(**tensors, source_mask=tensors["source_ids"] != 0).signals
+
+
 @pytest.mark.parametrize(
-    "name", ["adaptively-sparse", "fixed-heads", "synthesizer", "synthesizer-random", "transparent"]
+    "name", ["adaptively-sparse", "fixed-heads", "synthesizer", "synthesizer-random", "transparent", "universal"]
 )
 def test_stepping_gives_what_all_tokens_at_once_give(name: str) -> None:
     """Sources of different lengths share the steps, and what stands in a cache past a row's own says nothing."""

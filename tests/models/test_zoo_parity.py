@@ -20,8 +20,8 @@ from models.tasks.generate import greedy
 from models.tasks.stepping import Stepping
 from models.zoo.co_attention.hiecoatt import GRAMS, Phrases
 from models.zoo.co_attention.mcan import GuidedLayer, Mcan
-from models.zoo.rnn_search.bahdanau import Bahdanau
 from models.zoo.rnn_search.luong import Luong
+from models.zoo.rnn_search.rnn_search import RnnSearch
 from models.zoo.segmentation.attention_unet import Gate
 from models.zoo.transformer.encoder_decoder import DecoderLayer, EncoderDecoder
 from models.zoo.transformer.gpt import Block, Gpt
@@ -369,7 +369,7 @@ def test_the_end_token_is_apart_from_the_most_tokens_that_are_allowed() -> None:
 
 def test_without_attention_the_decoder_sees_the_two_final_states_and_nothing_else() -> None:
     model = small.make("bahdanau-last")
-    assert isinstance(model, Bahdanau)
+    assert isinstance(model, RnnSearch)
     ids = small.stack([small.text(5, 1), small.text(3, 2)])
     tensors = {**model.encode(source_ids=ids, source_mask=ids != 0), "source_mask": ids != 0}
     tensors["state"] = tensors["initial_state"]

@@ -1,142 +1,21 @@
 """RNNsearch, J1 (Bahdanau et al. 2015): a decoder that looks back at the source for every token it puts out.
 
-Appendix A of the paper: bidirectional encoder, additive alignment, gated decoder, maxout readout. The gated units are
-torch's, whose reset gate comes behind the map of the state (r ∘ U s) where the paper's comes before it (U [r ∘ s]).
+The network stands in `rnn_search`, which others train in another way.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-import torch
-from torch import Tensor, nn
-
-from models.attention import Attention
-from models.attention.score import Additive, Score
-from models.attention.score.prepared import PreparedKeys
 from models.blocks.fixed import FinalStates
-from models.blocks.recurrent import BiGru, first
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.maps import Attends, maps_of
-from models.cards.results import State
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import dates, rows
-from models.network import Answer, GeneratingNetwork, StepAnswer
-from models.tasks.generate import Generate
-from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings, tiny
-from models.zoo.seq2seq import Seq2SeqConfig, prepare
+from models.training.recipe import Blueprint
+from models.zoo.rnn_search.rnn_search import RnnSearch, RnnSearchConfig, parts, rewriting
 
 
-@dataclass(frozen=True, kw_only=True)
-class BahdanauConfig(Seq2SeqConfig):
-    """Sizes. The paper has d_embedding 620, d_encoder and d_decoder 1000, d_attention 1000, d_maxout 500."""
-
-    d_embedding: int = 64
-    d_encoder: int = 64
-    d_decoder: int = 96
-    d_attention: int = 64
-    d_maxout: int = 64
-    dropout: float = 0.1
-
-
-class Bahdanau(GeneratingNetwork):
-    """Text -> text, with the weights of every output token over the source.
-
-    The attention's score can be given: `bahdanau-last` puts one in its place that sees the last states only.
-
-    Shapes: source_ids int64 [batch, source], source_mask bool of the same, target_ids int64 [batch, output] ending
-        with the end token -> scores [batch, output, token], map `decoder.cross` [batch, head = 1, output, source].
-    """
-
-    def __init__(self, config: BahdanauConfig, *, score: Score | None = None) -> None:
-        super().__init__()
-        self.config = config
-        d_memory, d_state = 2 * config.d_encoder, config.d_decoder
-        self.dropout = nn.Dropout(config.dropout)
-        self.source_embedding = nn.Embedding(config.source_vocabulary, config.d_embedding, padding_idx=0)
-        self.encoder = BiGru(d_in=config.d_embedding, d_hidden=config.d_encoder)
-        self.initial = nn.Linear(config.d_encoder, d_state)
-        self.prepared = PreparedKeys(score or Additive(d_q=d_state, d_k=d_memory, d_w=config.d_attention))
-        self.attention = Attention(score=self.prepared)
-        self.target_embedding = nn.Embedding(config.target_vocabulary, config.d_embedding, padding_idx=0)
-        for embedding in (self.source_embedding, self.target_embedding):
-            nn.init.normal_(embedding.weight, std=0.1)  # torch's 1.0 makes loud noise of every rare token
-        self.decoder = nn.GRUCell(config.d_embedding + d_memory, d_state)
-        self.readout = nn.Linear(d_state + config.d_embedding + d_memory, 2 * config.d_maxout)
-        self.scores = nn.Linear(config.d_maxout, config.target_vocabulary)
-
-    def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
-        """Annotations h_j, what the score makes of them once, and s_0 = tanh(W_s ←h_1).
-
-        Shapes: memory [batch, source, 2 d_encoder], keys [batch, source, d_attention],
-            initial_state [batch, d_decoder].
-        """
-        embedded = self.dropout(self.source_embedding(tensors["source_ids"]))
-        memory = self.encoder(embedded, tensors["source_mask"])
-        keys = self.prepared.prepare(memory.unsqueeze(1)).squeeze(1)
-        backward = first(memory)[:, self.config.d_encoder :]
-        return {"keys": keys, "memory": memory, "initial_state": torch.tanh(self.initial(backward))}
-
-    def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
-        """Scores of token i from y_{i-1}, s_{i-1} and c_i; then s_i.
-
-        e_ij = vᵀ tanh(W s_{i-1} + U h_j);  a_i = softmax(e_i);  c_i = Σ_j a_ij h_j
-        t_i = maxout(U_o s_{i-1} + V_o E y_{i-1} + C_o c_i);  p(y_i) = softmax(W_o t_i)
-        s_i = GRU([E y_{i-1}; c_i], s_{i-1})
-
-        Shapes: token [batch], keys, memory, source_mask as from `encode`, state [batch, d_decoder]
-            -> scores [batch, token], next_state [batch, d_decoder], map [batch, head, source].
-        """
-        embedded = self.dropout(self.target_embedding(token))
-        hidden, context, weights = self.attend(embedded, tensors)
-        next_state = self.decoder(torch.cat([embedded, context], -1), tensors["state"])
-        return StepAnswer(self.scores(hidden), {"next_state": next_state}, {"decoder.cross": weights[:, :, 0]})
-
-    def attend(self, embedded: Tensor, tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """The readout t_i [batch, d_maxout], the context c_i [batch, 2 d_encoder], weights [batch, head, 1, source]."""
-        state, keys, memory = tensors["state"], tensors["keys"], tensors["memory"]
-        context, weights = self.attention(
-            state[:, None, None, :],  # [batch, head = 1, query = 1, d_decoder]
-            keys.unsqueeze(1),
-            memory.unsqueeze(1),
-            tensors["source_mask"][:, None, None, :],
-        )
-        context = context[:, 0, 0]
-        both = self.readout(torch.cat([state, embedded, context], -1)).unflatten(-1, (self.config.d_maxout, 2))
-        return self.dropout(both.amax(-1)), context, weights
-
-    def forward(self, **tensors: Tensor) -> Answer:
-        fixed = {**self.encode(**tensors), "source_mask": tensors["source_mask"]}
-        target = tensors["target_ids"]
-        begin = torch.full_like(target[:, :1], self.config.begin)
-        embedded = self.dropout(self.target_embedding(torch.cat([begin, target[:, :-1]], 1)))
-        state, hidden, weights = fixed["initial_state"], [], []
-        # The same step as above; only the large last layer waits until it can take all steps at once.
-        for each in embedded.unbind(1):
-            read, context, row = self.attend(each, {**fixed, "state": state})
-            state = self.decoder(torch.cat([each, context], -1), state)
-            hidden.append(read)
-            weights.append(row)
-        return Answer(
-            {"scores": self.scores(torch.stack(hidden, 1))},
-            {"decoder.cross": torch.cat(weights, 2)},
-        )
-
-
-def card(network: Bahdanau, blueprint: Blueprint[BahdanauConfig]) -> Card:
+def card(network: RnnSearch, blueprint: Blueprint[RnnSearchConfig]) -> Card:
     """Describe the model."""
-    config = network.config
-    text, target = config.source(blueprint.files), config.target(blueprint.files)
-    written = config.written(blueprint.files, states=[State(input="state", output="next_state", start="initial_state")])
-    about = "Where the decoder looked in the source before it put out each token."
-    cross = Attends(written.steps, text.tokens("source"), about, features=2 * config.d_encoder)
     return describe(
         title="RNNsearch",
         summary="Rewrites a text token by token, looking at the source before each one.",
-        inputs=[text, target],
-        results=[written],
-        maps=maps_of(network.attention, {"decoder.cross": cross}),
         taxonomy=Taxonomy(scoring="additive"),
         citation=Citation(
             "Bahdanau, Cho, Bengio",
@@ -144,52 +23,10 @@ def card(network: Bahdanau, blueprint: Blueprint[BahdanauConfig]) -> Card:
             2015,
             "ICLR",
         ),
-        config=config,
+        **parts(network, blueprint),
     )
 
 
-PRESETS = {
-    "tiny": tiny(d_embedding=8, d_encoder=8, d_decoder=12, d_attention=8, d_maxout=8),
-    "demo": Preset(
-        settings=Settings(epochs=16, batch_size=64, learning_rate=4e-3, patience=4),
-        sizes={"d_embedding": 32, "d_encoder": 64, "d_decoder": 80, "d_attention": 48, "d_maxout": 48},
-    ),
-    "full": Preset(
-        settings=Settings(epochs=12, batch_size=64, learning_rate=3e-3, patience=2),
-        sizes={
-            "d_embedding": 96,
-            "d_encoder": 96,
-            "d_decoder": 128,
-            "d_attention": 96,
-            "d_maxout": 96,
-            "dropout": 0.2,
-        },
-        vocabulary=2000,
-    ),
-    # Appendix A.2.3 and B, with pieces in the place of 30,000 words, and Adam in that of Adadelta.
-    "paper": Preset(
-        settings=Settings(epochs=10, batch_size=80, learning_rate=5e-4, patience=10),
-        sizes={
-            "d_embedding": 620,
-            "d_encoder": 1000,
-            "d_decoder": 1000,
-            "d_attention": 1000,
-            "d_maxout": 500,
-            "dropout": 0.0,
-        },
-        vocabulary=30_000,
-    ),
-}
-
-BAHDANAU = Recipe(
-    config=BahdanauConfig,
-    network=Bahdanau,
-    card=card,
-    task=Generate(),
-    data=rows.PAIRS,
-    builtin=dates.dataset,
-    prepare=prepare(BahdanauConfig),
-    presets=PRESETS,
-)
+BAHDANAU = rewriting(RnnSearchConfig, card)
 # What attention is compared with: the same decoder, which gets the encoder's final states at every step.
 BAHDANAU_LAST = BAHDANAU.with_parts(score=FinalStates())

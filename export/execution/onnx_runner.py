@@ -89,7 +89,8 @@ class GraphGenerationRunner:
 
     def __init__(self, graphs: Sequence[ExportedGraph], card: Card) -> None:
         assert card.generation is not None
-        running = {graph.name: GraphSession(graph) for graph in graphs}
+        parts = {card.generation.encoder, card.generation.prefill, card.generation.step}
+        running = {graph.name: GraphSession(graph) for graph in graphs if graph.name in parts}
         self._encoder = running.get(card.generation.encoder)
         self._prefill = running.get(card.generation.prefill)
         self._step = running[card.generation.step]
@@ -109,9 +110,9 @@ class GraphGenerationRunner:
         """Run the prefill graph, where there is one."""
         return self._run(self._prefill, tensors)
 
-    def step(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Run the step graph."""
-        return self._step.run(tensors)
+    def step(self, tensors: Mapping[str, Array], requests: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """Run the step graph. requests: optional inputs."""
+        return self._step.run(tensors, requests)
 
     def _run(self, session: GraphSession | None, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Run a graph, and return its own outputs."""

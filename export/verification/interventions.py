@@ -1,4 +1,4 @@
-"""Verification of the graph for interventions: it answers as the model does, and holds the weights that it is given."""
+"""Verification of graphs for interventions: they answer as the model does, and hold the weights that they are given."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,41 +9,40 @@ import onnx
 from bundle.rows import Row
 from bundle.values import Array
 from export.execution.onnx_runner import GraphSession
-from export.execution.random_inputs import RandomInputs, collate_rows
+from export.execution.random_inputs import collate_rows
 from export.execution.reference import Reference
 from export.execution.row_answers import RowAnswer, single_pass_answers
 from export.exported_graph import ExportedGraph
-from export.interface import BATCH
 from export.surgery.intervention_inputs import Intervention
 from export.verification.comparison import Comparison
-from export.verification.verify import case_sizes
+from export.verification.generated_interventions import kept_of_generation
+from export.verification.replacements import are_same, rows_of_some_sizes, sharper
 from models.cards.card import Card
-
-_ROWS = 3
-_ALLOWED = 1e-5  # absolute difference of weights
 
 
 def verified_interventions(
     graphs: Sequence[ExportedGraph], reference: Reference, card: Card, comparison: Comparison
 ) -> list[ExportedGraph]:
-    """Verify the graph for interventions, and keep the interventions of the maps that it changes as it should.
+    """Verify the graphs for interventions, and keep the interventions of the maps that they change as they should.
 
     Rows of several sizes share a batch; one of them replaces the weights of a map. Its map must be these weights, and
     the answers of the others must stay.
 
-    Returns: the graphs, without the one for interventions where no map is left.
+    Returns: the graphs, without those for interventions of which no map is left.
     Raises:
-        ExportError: without an intervention the graph's answers differ from the reference's.
+        ExportError: without an intervention a graph's answers differ from the reference's.
     """
+    if card.generation is not None:
+        of_parts = kept_of_generation(graphs, reference, card, comparison)
+        main = [graph for graph in graphs if not graph.interventions]
+        changed = [_without(graph, of_parts) for graph in graphs if not of_parts.keys().isdisjoint(graph.interventions)]
+        return [*main, *changed]
     intervened = next((graph for graph in graphs if graph.interventions), None)
     if intervened is None:
         return list(graphs)
     others = [graph for graph in graphs if graph is not intervened]
-    random_inputs, (sizes, _) = RandomInputs(card, seed=3), case_sizes(card)
-    rows = (
-        random_inputs.rows_of_mixed_sizes(sizes, _ROWS) if sizes else random_inputs.rows({BATCH: _ROWS})
-    )  # a model of single rows gets them one by one
-    batches = [[row] for row in rows] if card.single_rows else [rows]
+    rows = rows_of_some_sizes(card)
+    batches = [[row] for row in rows] if card.single_rows else [rows]  # a model of single rows gets them one by one
     session, kept = GraphSession(intervened), dict(intervened.interventions)
     for batch in batches:
         tensors = collate_rows(card, batch)
@@ -72,10 +71,8 @@ def _is_changed(
     own = usual[0].maps[name].weights
     if own.ndim != 3:
         return False
-    sharper = own.astype(np.float64) ** 2  # attends to the same keys
-    sharper /= np.maximum(sharper.sum(-1, keepdims=True), 1e-30)
     given = np.zeros((len(rows), *own.shape), np.float32)
-    given[0] = sharper
+    given[0] = sharper(own)
     replaced = np.zeros((*given.shape[:3], 1), np.float32)
     replaced[0] = 1
     requests = {inputs.replacement: given, inputs.replaced: replaced}
@@ -84,11 +81,12 @@ def _is_changed(
     for now, before in zip(answers[1:], usual[1:], strict=True):
         pairs += [(now.maps[key].weights, each.weights) for key, each in before.maps.items()]
         pairs += [(now.outputs[key], each) for key, each in before.outputs.items()]
-    return all(one.shape == other.shape and np.allclose(one, other, rtol=1e-4, atol=_ALLOWED) for one, other in pairs)
+    return are_same(pairs)
 
 
 def _without(graph: ExportedGraph, kept: Mapping[str, Intervention]) -> ExportedGraph:
-    """Return a graph that has the interventions of some maps alone."""
+    """Return a graph that has the interventions of some maps alone. kept: those, and of other graphs."""
+    own = {name: each for name, each in graph.interventions.items() if name in kept}
     dropped = [each for name, each in graph.interventions.items() if name not in kept]
     if not dropped:
         return graph
@@ -100,4 +98,4 @@ def _without(graph: ExportedGraph, kept: Mapping[str, Intervention]) -> Exported
     del model.graph.output[:], model.graph.input[:]
     model.graph.output.extend(outputs)
     model.graph.input.extend(inputs)
-    return replace(graph, model=model, interventions=dict(kept))
+    return replace(graph, model=model, interventions=own)

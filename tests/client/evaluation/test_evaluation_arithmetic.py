@@ -2,6 +2,7 @@
 
 import math
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,10 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limelight.evaluation.flow import flow, rollout
+from limelight.evaluation.measures import speech
 from limelight.evaluation.measures.erasure import without
 from limelight.evaluation.measures.heads import pruned_counts
+from limelight.evaluation.measures.measure import Seen, Setting, Work
 from limelight.evaluation.measures.quality import edits, macro_f1, token_f1
-from limelight.evaluation.rows import Box, Span, covered, word_spans
+from limelight.evaluation.measures.texts import meteor, phones
+from limelight.evaluation.replies import Reply
+from limelight.evaluation.rows import Box, Row, Span, covered, word_spans
 from limelight.evaluation.samples import Samples
 from limelight.evaluation.statistics import average_precision, interval, mean_interval, rank_correlation, ranks
 from limelight.evaluation.weights import jensen_shannon, normalised_entropy, permuted, reversed_order, total_variation
@@ -99,6 +104,41 @@ def test_quality_by_hand():
     assert edits("a b c".split(), "a x c d".split()) == 2
     assert token_f1(["a", "b"], ["a"]) == pytest.approx(2 / 3) and token_f1([], []) == 1 and token_f1(["a"], []) == 0
     assert macro_f1(np.array(["a", "a", "b"]), np.array(["a", "b", "b"])) == pytest.approx(2 / 3)
+
+
+def test_meteor_by_hand():
+    pytest.importorskip("nltk")
+    pairs = [("the cat sat", "the cats sat"), ("sat the cat", "the cat sat"), ("a dog", "the cat sat"), ("", "the cat")]
+    pairs.append(("the cat", "the cat sat"))
+    # All three match, in one chunk, in two; none; none; two of three, in one: F = 10 P R / (R + 9 P) is 20/29.
+    parts = [(1, 1 / 3), (1, 2 / 3), (0, 0), (0, 0), (20 / 29, 1 / 2)]
+    wanted = [mean * (1 - 0.5 * chunks**3) for mean, chunks in parts]
+    np.testing.assert_allclose(meteor(pairs), wanted, atol=1e-6)
+
+
+def test_phones_are_those_of_the_arpabet():
+    assert phones("HH AH0 L ow1") == ["hh", "ah", "l", "ow"]
+    assert phones("hello") is None and phones("") is None and phones("b a t") is None
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "labels", "said"),
+    [("generation", "audio", True, ""), ("generation", "text", True, "recordings"),
+     ("generation", "audio", False, "data"), ("classification", "audio", True, "recordings")],
+)  # fmt: skip
+def test_phones_are_counted_of_recordings(task, kind, labels, said):
+    model = SimpleNamespace(task=task, inputs=(SimpleNamespace(kind=kind),))
+    setting = Setting(model, (), has_labels=labels, has_evidence=False)
+    assert bool(speech.MEASURE.lacks(setting)) == bool(said) and said in speech.MEASURE.lacks(setting)
+    work = Work(setting, None, Samples(), np.random.default_rng(0))
+    answers = [("hh ah l", "HH AH0 L OW1"), ("b ae t", "b ae t"), ("hello", "hello"), ("cat", "k ae t")]
+    rows = [
+        Seen(Row(number, None, expected), Reply(found, 1.0, None), None)
+        for number, (found, expected) in enumerate(answers)
+    ]
+    speech.MEASURE.add(rows, work)
+    (rate,), _ = speech.MEASURE.finish(work)
+    assert (rate.name, rate.rows, rate.value) == ("phone error rate", 3, pytest.approx(4 / 10))
 
 
 def test_words_are_left_out_of_a_text():

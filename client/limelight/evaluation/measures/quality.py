@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limelight.evaluation.measures.measure import NO_LABELS, Measure, Seen, Setting, Work
+from limelight.evaluation.measures.texts import meteor
 from limelight.evaluation.replies import COMPARED
 from limelight.evaluation.samples import FEWER_RESAMPLES, Curve, Figure, figure
 from limelight.optional import package
@@ -93,6 +94,11 @@ def _of_texts(pairs: Sequence[tuple[str, str]]) -> list[Figure]:
 
     figures = [figure(NAME, "", "word error rate", len(pairs), error_rate)]
     try:
+        values = np.array(meteor(pairs))
+        figures.append(figure(NAME, "", "METEOR", len(pairs), lambda at: float(values[at].mean())))
+    except ModuleNotFoundError:
+        pass
+    try:
         scores = package("sacrebleu", "BLEU and chrF", extra="evaluate")
     except ModuleNotFoundError:
         return figures
@@ -124,7 +130,8 @@ MEASURE = Measure(
     name=NAME,
     title="Right answers",
     source="",
-    summary="Answers beside those that the data expect. Perplexity is that of the expected text.",
+    summary="Answers beside those that the data expect. Perplexity is that of the expected text. METEOR matches words "
+    "and stems, no synonyms.",
     lacks=_lacks,
     add=_add,
     finish=_finish,

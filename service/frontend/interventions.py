@@ -87,12 +87,7 @@ def intervened_bytes(row: Row, schema: ModelSchema, steps: int) -> int:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of weights that change.
-
-    Attributes:
-        count: of the map's rows, as far as they are known.
-        weights: [head, query, key]; None for uniform ones.
-    """
+    """Rows of weights that change. count: of the map's rows; weights: [head, query, key], None for uniform ones."""
 
     queries: Array
     count: int
@@ -161,7 +156,7 @@ def _replace(tensors: dict[str, Array], bound: BoundIntervention, heads: Array, 
 
 
 def _most(name: str, row: Row, schema: ModelSchema, steps: int) -> int:
-    """Bound the keys of one step; a step has one query."""
+    """Bound the queries or keys of a step."""
     return 1 if name == schema.steps_label else schema.first_keys(name, row) + steps
 
 

@@ -1,17 +1,17 @@
 """Interventions on models that generate: the same change in PyTorch, at each step, gives the same answer."""
 
-import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
 import limelight
 from bundle.preprocess import Preprocessor
@@ -25,7 +25,6 @@ from export.execution.row_answers import RowAnswer, generation_answer
 from export.pipeline import export_model
 from export.tracing.build import build_graphs
 from limelight.interventions import with_interventions
-from limelight.v1 import values_pb2
 from models.attention import Attention
 from models.cards.card import TrainedModel
 from service.engine.opening import open_model
@@ -33,7 +32,7 @@ from service.engine.runtime.providers import choose_provider
 from service.engine.types import Query
 from service.observability.observer import NullObserver
 from service.settings import Settings
-from tests.end_to_end.test_interventions import uniform
+from tests.end_to_end.test_interventions import changed, uniform
 from tests.export import tiny
 from tests.models import small
 from tests.service.engine.conftest import jobs_of, weights_of
@@ -70,10 +69,11 @@ class Served:
         trace = run_generation(runner, card, collate_rows(card, [row]), batch_sizes([row]), choose)
         return generation_answer(card, trace, row, 0)
 
-    def shape_of_source(self, example: values_pb2.Instance) -> int:
-        """The number of tokens of an example's source."""
-        maps = self.client.attend(self.kind, example).maps
-        return int(next(each for each in maps if each.name.endswith("cross")).weights.shape[2])
+    def looks(self, *interventions: limelight.Intervention, **options: Any) -> limelight.Attended:
+        """The answer to the first example with some interventions."""
+        return self.client.attend(
+            self.kind, self.client.model(self.kind).examples[0], interventions=interventions, **options
+        )
 
 
 @pytest.fixture(scope="module", params=["bahdanau", pytest.param("transformer", marks=pytest.mark.slow)])
@@ -85,45 +85,27 @@ def served(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
         yield Served(client, kind, trained, folder, Preprocessor(folder))
 
 
-@dataclass(frozen=True)
-class Change:
-    """A change of one row's attention.
-
-    Attributes:
-        kind: `none`, `scale`, `uniform`, `given`.
-        place: of the map among those of the model.
-        step: at which weights change, of a map of output steps; -1 for every one.
-    """
-
-    kind: str
-    place: int
-    head: int
-    step: int
-    factor: float
-
-
-changes = st.builds(
-    Change,
-    st.sampled_from(["none", "scale", "uniform", "given"]),
-    st.integers(0, 2),
-    st.integers(0, 1),
-    st.integers(-1, 4),
-    st.floats(-2, 2),
-)
+# A kind of change, the place of a map among those of the model, a head, a step (-1 for every one), and a factor.
+kinds = st.sampled_from(["none", "scale", "uniform", "given"])
+changes = st.tuples(kinds, st.integers(0, 2), st.integers(0, 1), st.integers(-1, 4), st.floats(-2, 2))
+# A request's part, and the same change in PyTorch.
+Changed = tuple[Sequence[limelight.Intervention], Callable[[], AbstractContextManager[None]]]
 
 
 @settings(max_examples=8, deadline=None)
 @given(drawn=st.lists(changes, min_size=1, max_size=5))
-def test_a_change_of_each_step_is_the_same_change_in_pytorch(served: Served, drawn: list[Change]) -> None:
-    examples = served.trained.examples
-    rows = [changed_row(served, examples[place % len(examples)], change) for place, change in enumerate(drawn)]
-    asked = [with_interventions(instance_to_wire(row.instance), row.interventions) for row in rows]
+def test_a_change_of_each_step_is_the_same_change_in_pytorch(
+    served: Served, drawn: list[tuple[str, int, int, int, float]]
+) -> None:
+    instances = [each for each, _ in zip(itertools.cycle(served.trained.examples), drawn, strict=False)]
+    rows = [(each, *changed_row(served, each, *change)) for each, change in zip(instances, drawn, strict=True)]
+    asked = [with_interventions(instance_to_wire(each), interventions) for each, interventions, _ in rows]
     together = served.client.attend(served.kind, asked, outputs=["scores"])
     alone = served.client.attend(served.kind, asked[:1], outputs=["scores"])
-    for answer, row in zip((*together, *alone), (*rows, rows[0]), strict=True):
+    for answer, (instance, _, in_pytorch) in zip((*together, *alone), (*rows, rows[0]), strict=True):
         tokens = answer.prediction.sequences[0].token_ids
-        with row.in_pytorch():
-            wanted = served.expected(row.instance, tokens)
+        with in_pytorch():
+            wanted = served.expected(instance, tokens)
         scores = wanted.outputs["scores"]
         np.testing.assert_allclose(answer.prediction.outputs["scores"], scores, rtol=1e-4, atol=1e-5)
         for each in answer.maps:
@@ -132,33 +114,26 @@ def test_a_change_of_each_step_is_the_same_change_in_pytorch(served: Served, dra
         np.testing.assert_allclose(chosen, scores.max(-1), rtol=0, atol=1e-4)  # PyTorch puts the same out
 
 
-@dataclass(frozen=True)
-class ChangedRow:
-    """A request for a change of one row, and the same change in PyTorch."""
-
-    instance: Instance
-    interventions: tuple[limelight.Intervention, ...]
-    in_pytorch: Callable[[], AbstractContextManager[None]]
-
-
-def changed_row(served: Served, instance: Instance, change: Change) -> ChangedRow:
-    name, path = [*KINDS[served.kind].items()][change.place % len(KINDS[served.kind])]
+def changed_row(
+    served: Served, instance: Instance, kind: str, place: int, head: int, step: int, factor: float
+) -> Changed:
+    name, path = [*KINDS[served.kind].items()][place % len(KINDS[served.kind])]
     module = served.trained.model.get_submodule(path)
     assert isinstance(module, Attention)
     described = next(each for each in served.trained.card.description.maps if each.name == name)
-    labels, head = served.preprocessor.row(instance).labels, min(change.head, described.heads - 1)
-    if change.kind == "none":
-        return ChangedRow(instance, (), nullcontext)
-    if change.kind == "scale":
+    labels, head = served.preprocessor.row(instance).labels, min(head, described.heads - 1)
+    if kind == "none":
+        return (), nullcontext
+    if kind == "scale":
         factors = torch.ones(described.heads)
-        factors[head] = change.factor
-        scaled = limelight.scale_heads(name, {head: change.factor})
-        return ChangedRow(instance, (scaled,), lambda: hooked(module.combine, lambda found, _: scale(found, factors)))
+        factors[head] = factor
+        scaled = limelight.scale_heads(name, {head: factor})
+        return (scaled,), lambda: changed(module, factors=factors)
     of_steps = described.query_labels not in labels
     count = 1 if of_steps else labels[described.query_labels].size
-    query = change.step if of_steps or change.step < 0 else change.step % count
+    query = step if of_steps or step < 0 else step % count
     queries = () if query < 0 else (query,)
-    if change.kind == "uniform":
+    if kind == "uniform":
         replaced, new = limelight.replace(name, "uniform", heads=head, queries=queries), None
     else:  # without a step named, the only key that every step of a decoder's attention to itself has
         keys = labels[described.key_labels].size if described.key_labels in labels else 1 + max(0, query)
@@ -180,75 +155,40 @@ def changed_row(served: Served, instance: Instance, change: Change) -> ChangedRo
                 weights[:, head, rows, : new.shape[-1]] = torch.from_numpy(new)
             return weights
 
-        return hooked(module.align, altered)
+        return changed(module, weights=altered)
 
-    return ChangedRow(instance, (replaced,), in_pytorch)
-
-
-@contextmanager
-def hooked(module: nn.Module, change: Callable[[Tensor, Tensor | None], Tensor]) -> Iterator[None]:
-    """Change what a module returns, as a function of that and its second argument."""
-    hook = module.register_forward_hook(lambda _, arguments, found: change(found, arguments[1]))
-    try:
-        yield
-    finally:
-        hook.remove()
+    return (replaced,), in_pytorch
 
 
-def scale(found: Tensor, factors: Tensor) -> Tensor:
-    return found * factors[None, :, None, None]
+recurrent = pytest.mark.parametrize("served", ["bahdanau"], indirect=True)
 
 
-@pytest.mark.parametrize("served", ["bahdanau"], indirect=True)
+@recurrent
 def test_a_stream_is_changed_as_an_answer_is(served: Served) -> None:
-    example = served.client.model("bahdanau").examples[0]
-    weights = np.zeros((1, 1, served.shape_of_source(example)), np.float32)
-    weights[..., 2] = 1
-    changed = [limelight.replace("decoder.cross", weights)]
-    answer = served.client.attend("bahdanau", example, interventions=changed)
-    assert (answer["decoder.cross"].weights[:, :, 2] == 1).all()
-    *_, end = served.client.generate("bahdanau", example, interventions=changed)
+    asked = [limelight.scale_heads("decoder.cross", {0: -2}), limelight.replace("decoder.cross", "uniform", queries=1)]
+    *_, end = served.client.generate("bahdanau", served.client.model("bahdanau").examples[0], interventions=asked)
     assert isinstance(end, limelight.GenerationEnd)
-    assert end.text == answer.prediction.text == served.client.predict("bahdanau", example, interventions=changed).text
+    assert end.text == served.looks(*asked).prediction.text != served.looks().prediction.text
 
 
-@pytest.mark.parametrize("served", ["bahdanau"], indirect=True)
+@recurrent
 def test_later_changes_replace_earlier_ones_of_the_same_steps(served: Served) -> None:
-    example = served.client.model("bahdanau").examples[0]
-    keys = served.shape_of_source(example)
+    keys = served.looks()["decoder.cross"].weights.shape[2]
     first, last = np.eye(keys, dtype=np.float32)[[[0]]], np.eye(keys, dtype=np.float32)[[[keys - 1]]]
-    usual = served.client.attend("bahdanau", example)["decoder.cross"].weights
-    changed = [
+    asked = [
         limelight.replace("decoder.cross", first, queries=0),
         limelight.replace("decoder.cross", "uniform", queries=[2, 3]),
         limelight.replace("decoder.cross", last, queries=3),
     ]
-    weights = served.client.attend("bahdanau", example, interventions=changed)["decoder.cross"].weights
-    np.testing.assert_array_equal(weights[:, 0], first[:, 0])
+    weights = served.looks(*asked)["decoder.cross"].weights
+    np.testing.assert_array_equal(weights[:, [0, 3]], np.concatenate([first, last], axis=1))
     np.testing.assert_allclose(weights[:, 2], 1 / keys, atol=1e-6)
-    np.testing.assert_array_equal(weights[:, 3], last[:, 0])
     assert 0.01 < weights[:, 1].max() < 0.999 and 0.01 < weights[:, 4].max() < 0.999
-    assert usual.shape[2] == keys
-    of_every_step = served.client.attend(
-        "bahdanau", example, interventions=[*changed, limelight.replace("decoder.cross", "uniform")]
-    )["decoder.cross"].weights
-    np.testing.assert_allclose(of_every_step, 1 / keys, atol=1e-6)
-
-
-@pytest.mark.parametrize("served", ["bahdanau"], indirect=True)
-def test_every_beam_is_changed(served: Served) -> None:
-    example = served.client.model("bahdanau").examples[0]
-    answer = served.client.attend(
-        "bahdanau",
-        example,
-        interventions=[limelight.replace("decoder.cross", "uniform")],
-        generation=limelight.Generation(strategy="beam", beams=3, hypotheses=3),
-        sequences=3,
-    )
-    found = [each["decoder.cross"].weights for each in (answer, *answer.other_sequences)]
-    assert len(found) == 3
-    for weights in found:
-        np.testing.assert_allclose(weights, 1 / weights.shape[2], atol=1e-6)
+    beams = limelight.Generation(strategy="beam", beams=3, hypotheses=3)
+    answer = served.looks(*asked, limelight.replace("decoder.cross", "uniform"), generation=beams, sequences=3)
+    assert len(answer.other_sequences) == 2
+    for each in (answer, *answer.other_sequences):  # every step of every hypothesis
+        np.testing.assert_allclose(each["decoder.cross"].weights, 1 / keys, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -260,77 +200,66 @@ def test_every_beam_is_changed(served: Served) -> None:
         (limelight.scale_heads("decoder.cross", {1: 0}), "heads[0]", "has 1 heads"),
     ],
 )
-@pytest.mark.parametrize("served", ["bahdanau"], indirect=True)
+@recurrent
 def test_what_no_step_can_have_is_refused(
     served: Served, intervention: limelight.Intervention, field: str, said: str
 ) -> None:
-    example = served.client.model("bahdanau").examples[0]
     with pytest.raises((limelight.InvalidArgument, limelight.OutOfRange)) as refused:
-        served.client.predict("bahdanau", example, interventions=[intervention])
+        served.looks(intervention)
     assert f"instances[0].interventions[0].{field}" in str(refused.value)
     assert said in str(refused.value)
-    assert served.client.predict("bahdanau", example).provenance.graph == "encoder+step"
+    assert served.looks().prediction.provenance.graph == "encoder+step"
 
 
 @pytest.mark.parametrize("served", ["transformer"], indirect=True)
 @pytest.mark.slow
 def test_a_step_gets_no_weight_on_what_comes_later(served: Served) -> None:
-    example = served.client.model("transformer").examples[0]
     both = np.array([[[0, 1, 0], [0, 0.5, 0.5]]], np.float32)
     with pytest.raises(limelight.InvalidArgument, match="weight beyond the 2 keys that step 1 has"):
-        changed = [limelight.replace("decoder.1.self", both[:, ::-1], heads=0, queries=[1, 2])]
-        served.client.predict("transformer", example, interventions=changed)
-    changed = [limelight.replace("decoder.1.self", both, heads=0, queries=[1, 2])]
-    answer = served.client.attend("transformer", example, interventions=changed)
-    np.testing.assert_array_equal(answer["decoder.1.self"].weights[0, 1:3, :3], both[0])
+        served.looks(limelight.replace("decoder.1.self", both[:, ::-1], heads=0, queries=[1, 2]))
+    weights = served.looks(limelight.replace("decoder.1.self", both, heads=0, queries=[1, 2]))["decoder.1.self"].weights
+    np.testing.assert_array_equal(weights[0, 1:3, :3], both[0])
 
 
 def test_graphs_without_interventions_stay_as_they_are() -> None:
-    torch.manual_seed(0)
     model, card = tiny.Writer().eval().requires_grad_(False), tiny.writer_card()
     plain, both = build_graphs(model, card), build_graphs(model, card, interventions=True)
     assert [each.name for each in both] == ["encoder", "step", "intervened_step"]
     for one, other in zip(plain, both, strict=False):
-        for part in ("node", "input", "output"):
-            assert [str(each) for each in getattr(one.model.graph, part)] == [
-                str(each) for each in getattr(other.model.graph, part)
-            ]
+        assert list(map(str, one.model.graph.node)) == list(map(str, other.model.graph.node))
 
 
-@pytest.mark.parametrize("served", ["bahdanau"], indirect=True)
+@recurrent
 def test_a_changed_row_that_joins_midway_is_answered_as_alone(served: Served) -> None:
-    provider = choose_provider("cpu", workers=1)
-    model = open_model(served.folder, provider, Settings(), NullObserver())
+    model = open_model(served.folder, choose_provider("cpu", workers=1), Settings(), NullObserver())
     rows = [served.preprocessor.row(each) for each in served.trained.examples]
     keys = [len(row.tensors["source_ids"]) for row in rows]
-    first = np.zeros((1, 3, keys[0]), np.float32)
-    first[:, 0, 0] = first[:, 1, -1] = 1
-    scales, uniform_after_2 = np.array([-1], np.float32), np.array([[[0], [0], [1]]], np.float32)
-    changes = [
-        {"replacement": first, "replaced": np.array([[[1], [1], [0]]], np.float32)},
-        {"scales": scales, "uniform": uniform_after_2},
-        {"uniform": 1 - uniform_after_2},
-    ]
+    given = np.zeros((1, 3, keys[0]), np.float32)
+    given[:, 0, 0] = given[:, 1, -1] = 1
+    behind_2 = np.array([[[0], [0], [1]]], np.float32)
+    changes = (
+        {"replacement": given, "replaced": 1 - behind_2},
+        {"scales": np.array([-1], np.float32), "uniform": behind_2},
+        {"uniform": 1 - behind_2},
+    )
     jobs = []
     for row, change in zip(rows, changes, strict=True):
-        tensors = {f"decoder.cross:{name}": tensor for name, tensor in change.items()}
-        query = Query((dataclasses.replace(row, tensors={**row.tensors, **tensors}),), weights_of("decoder.cross"))
-        (job,) = jobs_of(model, query)
-        jobs.append(job)
-    together = Driver(batch_of(model))
+        tensors = row.tensors | {f"decoder.cross:{name}": tensor for name, tensor in change.items()}
+        jobs += jobs_of(model, Query((replace(row, tensors=tensors),), weights_of("decoder.cross")))
+    together, alone = Driver(batch_of(model)), Driver(batch_of(model))
     for job in jobs:
         together.join([job])
         together.step(2)
     together.finish()
     answers = [together.answer(job) for job in jobs]
     assert answers[0].batch_rows == 3
+    found = []
     for job, answer in zip(jobs, answers, strict=True):
-        alone = Driver(batch_of(model))
         alone.join([job])
         alone.finish()
-        (weights,), (wanted,) = answer.maps.values(), alone.answer(job).maps.values()
-        assert answer.sequences[0].token_ids == alone.answer(job).sequences[0].token_ids
-        np.testing.assert_allclose(weights.weights, wanted.weights, rtol=1e-4, atol=1e-5)
-    (weights,) = answers[1].maps.values()
-    np.testing.assert_allclose(weights.weights[:, 2:], 1 / keys[1], atol=1e-6)
-    assert np.abs(weights.weights[:, :2] - 1 / keys[1]).max() > 1e-3
+        (each,), (wanted,) = answer.maps.values(), alone.answer(job).maps.values()
+        np.testing.assert_allclose(each.weights, wanted.weights, rtol=1e-4, atol=1e-5)
+        found.append(each.weights)
+    np.testing.assert_array_equal(found[0][:, :2], given[:, :2])
+    np.testing.assert_allclose(found[1][:, 2:], 1 / keys[1], atol=1e-6)
+    np.testing.assert_allclose(found[2][:, :2], 1 / keys[2], atol=1e-6)

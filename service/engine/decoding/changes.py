@@ -12,13 +12,7 @@ from bundle.values import Array
 
 @dataclass(frozen=True)
 class RowAtStep:
-    """A row that takes a step.
-
-    Attributes:
-        step: its number, from 0.
-        slots: of its live hypotheses.
-        entries: keys of a map over the input steps.
-    """
+    """A row that takes a step. slots: of its live hypotheses; entries: keys of a map over the input steps."""
 
     row: Row
     step: int

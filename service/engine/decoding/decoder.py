@@ -94,9 +94,10 @@ class Decoder:
         self._encoder = sessions[encoder.name] if encoder else None
         self._prefill = sessions[prefill.name] if prefill else None
         self.step = sessions[step.name]
-        changes = [[each for each in interventions if each.graph == name] for name in _roles(generation)]
-        self._encoder_changes, self._prefill_changes = Interventions(changes[0]), Interventions(changes[1])
-        self.step_interventions, self.step_changes = Interventions(changes[2]), StepChanges(changes[2])
+        roles = generation.encoder, generation.prefill, generation.step
+        changes = [[each for each in interventions if each.graph == name] for name in roles]
+        self._encoder_changes, self._prefill_changes, self.step_interventions = map(Interventions, changes)
+        self.step_changes = StepChanges(changes[2])
         self._encoder_feeds = Feeds(bundle, encoder) if encoder else None
         self._step_feeds = Feeds(bundle, step, besides=self._constant | driven)
         self._encoder_maps = bound_maps(bundle, encoder.name, tensors) if encoder else {}
@@ -243,11 +244,6 @@ class Decoder:
                 if isinstance(axis, str):
                     sizes[axis] = max(size, sizes.get(axis, 0))
         return sizes
-
-
-def _roles(generation: bundle_pb2.Generation) -> tuple[str, str, str]:
-    """Name the graphs: encoder, prefill, step; a name is empty where there is none."""
-    return generation.encoder, generation.prefill, generation.step
 
 
 def _check_generation(generation: bundle_pb2.Generation, step: bundle_pb2.OnnxGraph) -> None:

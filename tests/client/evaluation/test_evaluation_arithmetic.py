@@ -2,7 +2,6 @@
 
 import math
 from random import Random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,14 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limelight.evaluation.flow import flow, rollout
-from limelight.evaluation.measures import speech
 from limelight.evaluation.measures.erasure import without
 from limelight.evaluation.measures.heads import pruned_counts
-from limelight.evaluation.measures.measure import Seen, Setting, Work
-from limelight.evaluation.measures.quality import edits, macro_f1, token_f1
-from limelight.evaluation.measures.texts import meteor, phones
-from limelight.evaluation.replies import Reply
-from limelight.evaluation.rows import Box, Row, Span, covered, word_spans
+from limelight.evaluation.measures.quality import _of_texts, edits, macro_f1, token_f1
+from limelight.evaluation.measures.texts import meteor
+from limelight.evaluation.rows import Box, Span, covered, word_spans
 from limelight.evaluation.samples import Samples
 from limelight.evaluation.statistics import average_precision, interval, mean_interval, rank_correlation, ranks
 from limelight.evaluation.weights import jensen_shannon, normalised_entropy, permuted, reversed_order, total_variation
@@ -116,29 +112,13 @@ def test_meteor_by_hand():
     np.testing.assert_allclose(meteor(pairs), wanted, atol=1e-6)
 
 
-def test_phones_are_those_of_the_arpabet():
-    assert phones("HH AH0 L ow1") == ["hh", "ah", "l", "ow"]
-    assert phones("hello") is None and phones("") is None and phones("b a t") is None
-
-
-@pytest.mark.parametrize(
-    ("task", "kind", "labels", "said"),
-    [("generation", "audio", True, ""), ("generation", "text", True, "recordings"),
-     ("generation", "audio", False, "data"), ("classification", "audio", True, "recordings")],
-)  # fmt: skip
-def test_phones_are_counted_of_recordings(task, kind, labels, said):
-    model = SimpleNamespace(task=task, inputs=(SimpleNamespace(kind=kind),))
-    setting = Setting(model, (), has_labels=labels, has_evidence=False)
-    assert bool(speech.MEASURE.lacks(setting)) == bool(said) and said in speech.MEASURE.lacks(setting)
-    work = Work(setting, None, Samples(), np.random.default_rng(0))
-    answers = [("hh ah l", "HH AH0 L OW1"), ("b ae t", "b ae t"), ("hello", "hello"), ("cat", "k ae t")]
-    rows = [
-        Seen(Row(number, None, expected), Reply(found, 1.0, None), None)
-        for number, (found, expected) in enumerate(answers)
-    ]
-    speech.MEASURE.add(rows, work)
-    (rate,), _ = speech.MEASURE.finish(work)
-    assert (rate.name, rate.rows, rate.value) == ("phone error rate", 3, pytest.approx(4 / 10))
+def test_words_that_are_phones_are_called_so():
+    pytest.importorskip("sacrebleu")
+    heard = [("HH AH0 L", "HH AH0 L OW1"), ("b ae t", "b ih t")]
+    (rate, *_) = _of_texts(heard)
+    assert (rate.name, rate.rows, rate.value) == ("phone error rate", 2, pytest.approx(2 / 7))
+    (rate, *_) = _of_texts([*heard, ("cat", "k ae cat")])
+    assert (rate.name, rate.value) == ("word error rate", pytest.approx(4 / 10))
 
 
 def test_words_are_left_out_of_a_text():

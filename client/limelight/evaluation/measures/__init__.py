@@ -1,23 +1,11 @@
 """The measures, a module each; `ALL` has them in the order of a report."""
 
-from limelight.evaluation.measures import (
-    effective,
-    entropy,
-    erasure,
-    evidence,
-    flowing,
-    heads,
-    looking,
-    pictures,
-    quality,
-    speech,
-)
+from limelight.evaluation.measures import effective, entropy, erasure, evidence, flowing, heads, looking, quality
 from limelight.evaluation.measures.measure import Measure
 
 ALL: tuple[Measure, ...] = (
     quality.MEASURE,
-    speech.MEASURE,
-    pictures.MEASURE,
+    effective.PICTURES,
     evidence.MEASURE,
     entropy.MEASURE,
     looking.UNIFORM,

@@ -1,4 +1,4 @@
-"""Figures of texts beside expected ones, that are counted by words, stems or phones."""
+"""Texts beside expected ones, by words, stems or phones."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,17 +14,15 @@ PHONES = frozenset(
 )
 
 
-def phones(text: str) -> list[str] | None:
-    """Return the phones of a text that is a sequence of them, in small letters and without stress; None for others."""
-    found = [word.lower().rstrip("012") for word in text.split()]
-    return found if found and PHONES.issuperset(found) else None
+def are_phones(text: str) -> bool:
+    """Tell whether a text is phones between spaces, with or without stress."""
+    return PHONES.issuperset(word.lower().rstrip("012") for word in text.split())
 
 
 def meteor(pairs: Sequence[tuple[str, str]]) -> list[float]:
     """Return METEOR of each pair of a found and an expected text, from 0 to 1 (Banerjee and Lavie 2005).
 
-    Words match that are the same, or have the same stem (Porter 1980); synonyms need WordNet, which is not asked. The
-    parameters are those of Lavie and Agarwal 2007 as NLTK has them: alpha 0.9, beta 3, gamma 0.5.
+    Words match that are the same, or have the same stem (Porter 1980); WordNet's synonyms are not asked.
 
     Raises:
         ModuleNotFoundError: NLTK is not installed.

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.timeout(900)
 
 # Of each model, maps and the modules that make them.
 KINDS: Mapping[str, Mapping[str, str]] = {
-    "bahdanau": {"decoder.cross": "attention"},  # a recurrent decoder
+    "bahdanau": {"decoder.cross": "attention"},
     "transformer": {
         "decoder.1.self": "decoder.1.itself.attention.attention",
         "decoder.0.cross": "decoder.0.cross.attention.attention",
@@ -197,7 +197,6 @@ def test_later_changes_replace_earlier_ones_of_the_same_steps(served: Served) ->
         (limelight.replace("decoder.cross", "uniform", queries=-1), "queries[0]", "steps are counted from the first"),
         (limelight.replace("decoder.cross", "uniform", queries=99), "queries[0]", "queries for this instance"),
         (limelight.replace("decoder.cross", [[[1, 0], [0, 1]]]), "weights", "[1, 1, "),
-        (limelight.scale_heads("decoder.cross", {1: 0}), "heads[0]", "has 1 heads"),
     ],
 )
 @recurrent

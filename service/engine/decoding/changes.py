@@ -1,6 +1,6 @@
 """Interventions on the maps of output steps: what a decode step is fed for the rows that have them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,17 +29,8 @@ class StepChanges:
     def __bool__(self) -> bool:
         return bool(self._maps)
 
-    def checked(self, rows: Iterable[Row]) -> Iterator[str]:
-        """Name the outputs that tell whether a row puts weight where its model must not look."""
-        given = {name for row in rows for name in row.tensors}
-        return (each.masked for each in self._maps if each.replacement in given)
-
     def feeds(self, rows: Sequence[RowAtStep], slots: int) -> dict[str, Array]:
-        """Give the inputs that some row has; slots of others are left as they are.
-
-        Args:
-            slots: their number.
-        """
+        """Give the inputs that some row has; slots of others are left as they are. slots: their number."""
         feeds: dict[str, Array] = {}
         for bound in self._maps:
             for name in bound.inputs:

@@ -158,7 +158,8 @@ class DecodeBatch:
             cache.fit({GROWN: int(cache.lengths.max()) + 1})
         feeds = self._feeds()
         before = time.monotonic_ns()
-        outputs = dict(zip(self._fetched, decoder.step.run(self._fetched, feeds, wide=wide), strict=True))
+        fetched = (*self._fetched, *decoder.step_interventions.checked(feeds))
+        outputs = dict(zip(fetched, decoder.step.run(fetched, feeds, wide=wide), strict=True))
         self._took(Stage.COMPUTE, before)
         log_probabilities = log_softmax(outputs[decoder.generation.scores_output])
         events: list[RowEvent] = []
@@ -278,8 +279,7 @@ class DecodeBatch:
     def _watch(self) -> None:
         """Settle which outputs of the step graph are fetched."""
         traced = (name for row in self.rows for name in row.trace.fetched)
-        checked = self._decoder.step_changes.checked(row.job.row for row in self.rows)
-        self._fetched = tuple(dict.fromkeys([*self._decoder.carried, *traced, *checked]))
+        self._fetched = tuple(dict.fromkeys([*self._decoder.carried, *traced]))
 
     def _answer(self, row: GeneratingRow) -> Answer:
         job, decoder, prefilled = row.job, self._decoder, row.prefilled

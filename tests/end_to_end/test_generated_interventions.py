@@ -54,8 +54,6 @@ KINDS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Served:
-    """A server of one model, and the model in PyTorch."""
-
     client: limelight.Client
     kind: str
     trained: TrainedModel
@@ -70,7 +68,7 @@ class Served:
         return generation_answer(card, trace, row, 0)
 
     def looks(self, *interventions: limelight.Intervention, **options: Any) -> limelight.Attended:
-        """The answer to the first example with some interventions."""
+        """The answer to the first example."""
         return self.client.attend(
             self.kind, self.client.model(self.kind).examples[0], interventions=interventions, **options
         )

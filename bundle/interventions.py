@@ -12,15 +12,32 @@ from bundle.values import Array
 INTERVENED_GRAPH = "intervened"
 
 
+def intervened_graph(bundle: bundle_pb2.Bundle, graph: str) -> str:
+    """Name the graph that answers rows with interventions in a graph's place; the bundle may lack it."""
+    return intervened_name(graph) if bundle.HasField("generation") else INTERVENED_GRAPH
+
+
+def intervened_name(part: str) -> str:
+    """Name the graph for interventions of a part of a generating model."""
+    return f"{INTERVENED_GRAPH}_{part}"
+
+
 @dataclass(frozen=True)
 class BoundIntervention:
     """Inputs and output of the interventions on one map (`MapBinding` of bundle.proto).
 
     A row has those inputs that change something, without batch axis: scales [head], replacement [head, query, key],
-    replaced and uniform [head, query, 1].
+    replaced and uniform [head, query, 1]. Where the queries are output steps, the last of a row's holds for all later
+    steps as well.
+
+    Attributes:
+        graph: that puts the map out where nothing is changed.
+        key_labels: label set of the keys.
     """
 
     map: str
+    graph: str
+    key_labels: str
     heads: int
     scales: str
     replacement: str
@@ -50,23 +67,41 @@ class BoundIntervention:
 
 def bound_interventions(bundle: bundle_pb2.Bundle) -> dict[str, BoundIntervention]:
     """Return the interventions that a bundle's graph for them takes, by map."""
-    heads = {each.name: each.heads for each in bundle.description.maps}
+    described = {each.name: each for each in bundle.description.maps}
     found = {}
     for each in bundle.maps:
         if each.head_scales:
             replacement, replaced, uniform = each.weights_inputs
+            description = described[each.map]
             found[each.map] = BoundIntervention(
-                each.map, heads[each.map], each.head_scales, replacement, replaced, uniform, each.masked_output
+                each.map,
+                each.graph,
+                description.key_labels,
+                description.heads,
+                each.head_scales,
+                replacement,
+                replaced,
+                uniform,
+                each.masked_output,
             )
     return found
 
 
 def intervened_bindings(bundle: bundle_pb2.Bundle) -> bundle_pb2.Bundle:
-    """Return a bundle whose maps are whole outputs of the graph for interventions."""
+    """Return a bundle whose maps are whole outputs of the graphs for interventions, and which generates with these.
+
+    A part of a generating model that has no graph for interventions stays.
+    """
     made = bundle_pb2.Bundle()
     made.CopyFrom(bundle)
+    names = {each.name for each in bundle.graphs}
     for each in made.maps:
-        each.graph, each.gate = INTERVENED_GRAPH, ""
-        each.ClearField("probe")
-        each.ClearField("projections")
+        if (changed := intervened_graph(bundle, each.graph)) in names:
+            each.graph, each.gate = changed, ""
+            each.ClearField("probe")
+            each.ClearField("projections")
+    if bundle.HasField("generation"):
+        for role in ("encoder", "step", "prefill"):
+            if (changed := intervened_name(getattr(bundle.generation, role))) in names:
+                setattr(made.generation, role, changed)
     return made

@@ -15,7 +15,7 @@ from bundle.checks.features import check_features
 from bundle.checks.operators import check_graph
 from bundle.errors import BundleError
 from bundle.files import Stamp, check_hashes, check_sizes, check_stamps, read_stamped
-from bundle.interventions import INTERVENED_GRAPH
+from bundle.interventions import intervened_graph
 from bundle.maps import DENSE_AXES
 from bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION, is_model_name, is_version
 from bundle.v1 import bundle_pb2
@@ -150,9 +150,9 @@ def _check_parts(bundle: bundle_pb2.Bundle) -> None:
 def _optional_inputs(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
     """List the inputs of a graph that request maps or change them."""
     found = []
-    if graph == INTERVENED_GRAPH:
-        found += [name for each in bundle.maps for name in (each.head_scales, *each.weights_inputs) if name]
     for each in bundle.maps:
+        if graph == intervened_graph(bundle, each.graph):
+            found += [name for name in (each.head_scales, *each.weights_inputs) if name]
         if each.graph == graph and each.gate:
             found.append(each.gate)
         if each.graph == graph and each.HasField("probe"):

@@ -54,8 +54,6 @@ def export_model(
         raise ExportError(f"half weights are for {Precision.FLOAT32}: {wanted} weights are small already")
     if interventions and (wanted is not Precision.FLOAT32 or half_weights):
         raise ExportError(f"interventions are for {Precision.FLOAT32} with whole weights")
-    if interventions and trained.card.generation is not None:
-        raise ExportError("interventions are for models that answer in one pass; this one generates")
     trained = replace(trained, model=pytorch_runner.copy_for_export(trained.model))
     trained = round_to_float16(trained) if half_weights else trained
     samples = make_samples(trained)
@@ -65,7 +63,7 @@ def export_model(
     reference = pytorch_runner.PyTorchReference(trained.model, trained.card)
     comparison = verify(graphs, reference, trained.card, largest_size=largest_size)
     graphs = verified_interventions(graphs, reference, trained.card, comparison)
-    if interventions and len(graphs) == 1:
+    if interventions and not any(each.interventions for each in graphs):
         raise ExportError("no map of this model takes interventions: none is the weights of one attention, whole")
     if wanted is not Precision.FLOAT32:
         converted = convert(trained, graphs, samples, wanted)

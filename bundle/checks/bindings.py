@@ -5,7 +5,7 @@ The self-test on examples checks the graphs themselves.
 
 from bundle.checks.description import all_tensors, check_axes, check_distinct
 from bundle.errors import BundleError
-from bundle.interventions import INTERVENED_GRAPH
+from bundle.interventions import intervened_graph
 from bundle.maps import WEIGHTS, map_key
 from bundle.v1 import bundle_pb2
 from limelight.v1 import model_pb2, values_pb2
@@ -96,7 +96,7 @@ def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
 
 def _check_interventions(bundle: bundle_pb2.Bundle) -> None:
     """Check that a map supports interventions exactly if the graph for them takes both kinds."""
-    intervened = next((each for each in bundle.graphs if each.name == INTERVENED_GRAPH), None)
+    graphs = {each.name: each for each in bundle.graphs}
     bindings = {each.map: each for each in bundle.maps if (each.quantity or WEIGHTS) == WEIGHTS}
     for description in bundle.description.maps:
         binding, kinds = bindings[description.name], sorted(description.interventions)
@@ -108,14 +108,18 @@ def _check_interventions(bundle: bundle_pb2.Bundle) -> None:
             continue
         if len(stated) != 5 or len({*stated, ""}) != 6:
             raise BundleError(f"{subject} has no name for some input or output of its interventions")
-        if intervened is None or bundle.HasField("generation"):
-            raise BundleError(f"{subject} supports interventions, and no graph {INTERVENED_GRAPH} answers with them")
-        if not {binding.output, binding.masked_output} <= set(intervened.outputs):
-            raise BundleError(f"{subject} supports interventions, but {INTERVENED_GRAPH} does not put it out")
+        name = intervened_graph(bundle, binding.graph)
+        if name not in graphs:
+            raise BundleError(f"{subject} supports interventions, and no graph {name} answers with them")
+        if not {binding.output, binding.masked_output} <= set(graphs[name].outputs):
+            raise BundleError(f"{subject} supports interventions, but {name} does not put it out")
         if description.form != model_pb2.MAP_FORM_DENSE or description.features:
             raise BundleError(f"{subject} supports interventions, but is not a dense map without features")
-    if intervened is not None and list(intervened.inputs) != list(bundle.graphs[0].inputs):
-        raise BundleError(f"the graph {INTERVENED_GRAPH} takes other inputs than {bundle.graphs[0].name}")
+    generates = bundle.HasField("generation")
+    for each in bundle.graphs if generates else bundle.graphs[:1]:
+        changed = graphs.get(intervened_graph(bundle, each.name))
+        if changed is not None and list(changed.inputs) != list(each.inputs):
+            raise BundleError(f"the graph {changed.name} takes other inputs than {each.name}")
 
 
 def _check_axes(binding: bundle_pb2.MapBinding, description: model_pb2.MapDescription) -> None:

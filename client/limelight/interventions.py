@@ -52,8 +52,8 @@ def replace(
         map: name of the map.
         weights: numbers of the shape [head, query, key] for the heads and queries that change, those of a query with
             the sum 1; a shape that broadcasts to it is not enough. Or "uniform": equal weights over the keys to which
-            a query may attend.
-        heads, queries: those that change; all by default. Negative numbers count from the end.
+            a query may attend. A map of output steps takes one query for all steps, where `queries` names none.
+        heads, queries: those that change; all by default. Negative numbers count from the end, but for output steps.
     Raises:
         ValueError: weights that are neither "uniform" nor numbers along three axes.
     """

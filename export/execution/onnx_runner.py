@@ -1,6 +1,6 @@
 """Execution of exported graphs in ONNX Runtime."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -89,16 +89,35 @@ class GraphGenerationRunner:
 
     def __init__(self, graphs: Sequence[ExportedGraph], card: Card) -> None:
         assert card.generation is not None
-        running = {graph.name: GraphSession(graph) for graph in graphs}
+        parts = {card.generation.encoder, card.generation.prefill, card.generation.step}
+        running = {graph.name: GraphSession(graph) for graph in graphs if graph.name in parts}
         self._encoder = running.get(card.generation.encoder)
         self._prefill = running.get(card.generation.prefill)
         self._step = running[card.generation.step]
         self._again: RunAgain = lambda session, tensors, whole: dict(whole)
+        self._step_requests: Iterator[Mapping[str, Array]] = iter(())
 
     def by(self, again: RunAgain) -> "GraphGenerationRunner":
         """Return a runner of the same sessions that runs the encoder and the prefill graph again in another way."""
         other = copy(self)
         other._again = again
+        return other
+
+    def changed(self, part: str, requests: Mapping[str, Array]) -> "GraphGenerationRunner":
+        """Return a runner of the same sessions, for one generation, that gives optional inputs to a part.
+
+        Args:
+            requests: [batch, head, query, …] each; a step gets its own query.
+        """
+        other = self.by(
+            lambda session, tensors, whole: (
+                session.run(tensors, requests) if session.graph.name == part else dict(whole)
+            )
+        )
+        if part == self._step.graph.name:
+            steps = next(iter(requests.values())).shape[2]
+            every = ({name: array[:, :, step : step + 1] for name, array in requests.items()} for step in range(steps))
+            other._step_requests = every
         return other
 
     def encode(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
@@ -111,7 +130,7 @@ class GraphGenerationRunner:
 
     def step(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Run the step graph."""
-        return self._step.run(tensors)
+        return self._step.run(tensors, next(self._step_requests, None))
 
     def _run(self, session: GraphSession | None, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Run a graph, and return its own outputs."""

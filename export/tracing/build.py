@@ -34,13 +34,13 @@ def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> 
     """Trace a model (a copy by `pytorch_runner.copy_for_export`) to the graphs of its bundle.
 
     Args:
-        interventions: add the graph for interventions, where the model answers in one pass and a map takes them.
+        interventions: add graphs for interventions, where a map takes them.
 
     Raises:
         ExportError: PyTorch cannot export the model, an axis was frozen, or an output differs from the card.
     """
     if card.generation is not None:
-        return build_generation_graphs(model, card)
+        return build_generation_graphs(model, card, interventions=interventions)
     sizes = example_sizes(max_sizes(card))
     rows = RandomInputs(card).rows(sizes)
     tensors, sizes = collate_rows(card, rows), batch_sizes(rows, joined_axes(card))

@@ -6,12 +6,14 @@ between the parts. Names are restored after the cut.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import onnx_ir
 import torch
 from torch import Tensor
 
+from bundle.interventions import intervened_name
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from export.errors import ExportError
@@ -24,6 +26,7 @@ from export.interface import (
     STEP,
     TensorSpec,
     input_specs,
+    intervened_maps,
     map_spec,
     max_axis_size,
     max_sizes,
@@ -41,15 +44,28 @@ _STEP_PREFIX, _PREFILL_PREFIX = "step_", "prefill_"
 _CACHE_SIZES = (49, 53)
 
 
-def build_generation_graphs(model: Network, card: Card) -> list[ExportedGraph]:
+def build_generation_graphs(model: Network, card: Card, *, interventions: bool = False) -> list[ExportedGraph]:
     """Trace a generating model to the graphs of its step, encoder and prefill, as its card states.
 
+    Args:
+        interventions: add a graph for interventions of each part of which a map takes them.
     Raises:
         ExportError: a part cannot be exported or cut out, or an output differs from the card.
     """
-    runner = PyTorchGenerationRunner(model, card)
+    example = _ExampleRuns(PyTorchGenerationRunner(model, card))
+    graphs = _traced_graphs(example)
+    maps = intervened_maps(card) if interventions else {}
+    for each in _traced_graphs(example, maps) if maps else ():
+        if each.interventions:
+            name = intervened_name(each.name)
+            graphs.append(replace(each, name=name, file=f"{name}.onnx"))
+    return graphs
+
+
+def _traced_graphs(example: "_ExampleRuns", maps: Mapping[str, int] = MappingProxyType({})) -> list[ExportedGraph]:
+    """Trace every part. maps: those that may be intervened on, with their heads; none for graphs without."""
+    runner, card = example.runner, example.runner.card
     generation = runner.generation
-    example = _ExampleRuns(runner)
     read = accepted_arguments(runner.model.step, [spec.name for spec in example.step_inputs[1:]])
     step_inputs = [example.step_inputs[0], *(spec for spec in example.step_inputs[1:] if spec.name in read)]
     specs = [*example.encode_inputs, *_add_prefix(step_inputs, _STEP_PREFIX)]
@@ -70,17 +86,21 @@ def build_generation_graphs(model: Network, card: Card) -> list[ExportedGraph]:
         specs,
         outputs,
         {prefix + axis: size for prefix in ("", _STEP_PREFIX, _PREFILL_PREFIX) for axis, size in largest.items()},
+        interventions=bool(maps),
     )
-    graphs = [_extract_graph(traced, card, generation.step, step_inputs, example.step_outputs, prefix=_STEP_PREFIX)]
+
+    def part(name: str, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], prefix: str = "") -> ExportedGraph:
+        return _extract_graph(traced, card, name, inputs, outputs, maps, prefix=prefix)
+
+    graphs = [part(generation.step, step_inputs, example.step_outputs, _STEP_PREFIX)]
     if generation.prefill:
-        inputs, states = example.prefill_inputs, example.prefill_outputs
-        graphs.append(_extract_graph(traced, card, generation.prefill, inputs, states, prefix=_PREFILL_PREFIX))
+        graphs.append(part(generation.prefill, example.prefill_inputs, example.prefill_outputs, _PREFILL_PREFIX))
     if generation.encoder:
         initial = {each.encoder_output for each in generation.states}
         needed = {spec.name for graph in graphs for spec in graph.inputs} | initial
         needed |= {each.name for each in card.description.outputs} | {each.name for each in card.description.maps}
         encoded = [spec for spec in example.encoded if spec.name in needed]
-        graphs.insert(0, _extract_graph(traced, card, generation.encoder, example.encode_inputs, encoded))
+        graphs.insert(0, part(generation.encoder, example.encode_inputs, encoded))
     return graphs
 
 
@@ -262,10 +282,15 @@ def _extract_graph(
     name: str,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
+    maps: Mapping[str, int],
     *,
-    prefix: str = "",
+    prefix: str,
 ) -> ExportedGraph:
-    """Cut one part out of the traced graph, and restore the names of its inputs and outputs."""
+    """Cut one part out of the traced graph, and restore the names of its inputs and outputs.
+
+    Args:
+        maps: of all parts, that may be intervened on, with their heads, in a graph that was traced for that.
+    """
     try:
         graph = onnx_ir.convenience.extract(
             traced.graph, [prefix + spec.name for spec in inputs], [prefix + spec.name for spec in outputs]
@@ -282,12 +307,14 @@ def _extract_graph(
     graph.inputs.extend(used_inputs)
     specs = [inputs[place] for place in used]
     names = {spec.name for spec in outputs}
+    optional = {} if maps else optional_map_axes(card)
     extracted = finalise(
         onnx_ir.Model(graph, ir_version=traced.ir_version),
         specs,
         outputs,
         max_axis_size=max_axis_size(card),
-        optional_map_axes={name: axes for name, axes in optional_map_axes(card).items() if name in names},
+        optional_map_axes={name: axes for name, axes in optional.items() if name in names},
+        intervened_maps={name: heads for name, heads in maps.items() if name in names},
     )
     return ExportedGraph(
         name,
@@ -297,4 +324,5 @@ def _extract_graph(
         tuple(outputs),
         extracted.optional_maps,
         extracted.packing_masks,
+        extracted.interventions,
     )

@@ -1,69 +1,107 @@
-"""Verification of the graph for interventions: it answers as the model does, and holds the weights that it is given."""
+"""Verification of graphs for interventions: they answer as the model does, and hold the weights that they are given."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import onnx
 
+from bundle.interventions import intervened_name
 from bundle.rows import Row
 from bundle.values import Array
-from export.execution.onnx_runner import GraphSession
-from export.execution.random_inputs import RandomInputs, collate_rows
+from export.execution.generation import forced_chooser, run_generation
+from export.execution.onnx_runner import GraphGenerationRunner, GraphSession
+from export.execution.random_inputs import RandomInputs, batch_sizes, collate_rows
 from export.execution.reference import Reference
-from export.execution.row_answers import RowAnswer, single_pass_answers
+from export.execution.row_answers import RowAnswer, generation_answer, single_pass_answers
 from export.exported_graph import ExportedGraph
 from export.interface import BATCH
 from export.surgery.intervention_inputs import Intervention
 from export.verification.comparison import Comparison
-from export.verification.verify import case_sizes
+from export.verification.verify import case_sizes, compare_random_rows
 from models.cards.card import Card
 
-_ROWS = 3
+_ROWS, _STEPS = 3, 3
 _ALLOWED = 1e-5  # absolute difference of weights
+# From the name of a graph for interventions and inputs that change it to the answers of rows.
+_Answer = Callable[[str, Mapping[str, Array]], list[RowAnswer]]
 
 
 def verified_interventions(
     graphs: Sequence[ExportedGraph], reference: Reference, card: Card, comparison: Comparison
 ) -> list[ExportedGraph]:
-    """Verify the graph for interventions, and keep the interventions of the maps that it changes as it should.
+    """Verify the graphs for interventions, and keep the interventions of the maps that they change as they should.
 
     Rows of several sizes share a batch; one of them replaces the weights of a map. Its map must be these weights, and
     the answers of the others must stay.
 
-    Returns: the graphs, without the one for interventions where no map is left.
+    Returns: the graphs, without those for interventions of which no map is left.
     Raises:
-        ExportError: without an intervention the graph's answers differ from the reference's.
+        ExportError: without an intervention a graph's answers differ from the reference's.
     """
-    intervened = next((graph for graph in graphs if graph.interventions), None)
-    if intervened is None:
-        return list(graphs)
-    others = [graph for graph in graphs if graph is not intervened]
+    changed = [graph for graph in graphs if graph.interventions]
+    others = [graph for graph in graphs if not graph.interventions]
+    if not changed:
+        return others
     random_inputs, (sizes, _) = RandomInputs(card, seed=3), case_sizes(card)
     rows = (
         random_inputs.rows_of_mixed_sizes(sizes, _ROWS) if sizes else random_inputs.rows({BATCH: _ROWS})
     )  # a model of single rows gets them one by one
-    batches = [[row] for row in rows] if card.single_rows else [rows]
-    session, kept = GraphSession(intervened), dict(intervened.interventions)
-    for batch in batches:
-        tensors = collate_rows(card, batch)
-        expected = single_pass_answers(card, reference.run(tensors), batch)
-        usual = single_pass_answers(card, session.run(tensors), batch)
-        for found, wanted in zip(usual, expected, strict=True):
-            comparison.compare_answers(found, wanted, "the graph for interventions")
+    answered = _answered if card.generation is None else _generated
+    kept = {name: (graph.name, each) for graph in changed for name, each in graph.interventions.items()}
+    for batch in [[row] for row in rows] if card.single_rows else [rows]:
+        answer = answered(graphs, reference, card, comparison, batch)
+        usual = answer("", {})
         kept = {
-            name: each for name, each in kept.items() if _is_changed(session, card, batch, tensors, usual, name, each)
+            name: each for name, each in kept.items() if _is_changed(partial(answer, each[0]), usual, name, each[1])
         }
-    if not kept:
-        return others
-    return [*others, _without(intervened, kept)]
+    return [*others, *(_without(graph, kept) for graph in changed if not kept.keys().isdisjoint(graph.interventions))]
+
+
+def _answered(
+    graphs: Sequence[ExportedGraph], reference: Reference, card: Card, comparison: Comparison, rows: Sequence[Row]
+) -> _Answer:
+    """Return what answers rows in one pass."""
+    session, tensors = GraphSession(next(graph for graph in graphs if graph.interventions)), collate_rows(card, rows)
+
+    def answer(graph: str, requests: Mapping[str, Array]) -> list[RowAnswer]:
+        return single_pass_answers(card, session.run(tensors, requests), rows)
+
+    expected = single_pass_answers(card, reference.run(tensors), rows)
+    for found, wanted in zip(answer("", {}), expected, strict=True):
+        comparison.compare_answers(found, wanted, "the graph for interventions")
+    return answer
+
+
+def _generated(
+    graphs: Sequence[ExportedGraph], reference: Reference, card: Card, comparison: Comparison, rows: Sequence[Row]
+) -> _Answer:
+    """Return what answers rows with the same tokens each time."""
+    assert card.generation is not None
+    by_name = {graph.name: graph for graph in graphs}
+    parts = [
+        replace(by_name.get(intervened_name(graph.name), graph), name=graph.name)
+        for graph in graphs
+        if not graph.interventions
+    ]
+    compare_random_rows(parts, reference, card, comparison, 1)
+    (step,) = (graph for graph in parts if graph.name == card.generation.step)
+    vocabulary = next(spec.axes[1] for spec in step.outputs if spec.name == card.generation.scores_output)
+    runner, choose = GraphGenerationRunner(parts, card), RandomInputs(card, seed=4)
+    tokens = choose.integers((len(rows), _STEPS), int(vocabulary))
+
+    def answer(graph: str, requests: Mapping[str, Array]) -> list[RowAnswer]:
+        running = runner.changed(graph.removeprefix(intervened_name("")), requests) if requests else runner
+        tensors = collate_rows(card, rows)
+        trace = run_generation(running, card, tensors, batch_sizes(rows), forced_chooser(tokens))
+        return [generation_answer(card, trace, row, place) for place, row in enumerate(rows)]
+
+    return answer
 
 
 def _is_changed(
-    session: GraphSession,
-    card: Card,
-    rows: Sequence[Row],
-    tensors: Mapping[str, Array],
+    answer: Callable[[Mapping[str, Array]], Sequence[RowAnswer]],
     usual: Sequence[RowAnswer],
     name: str,
     inputs: Intervention,
@@ -74,12 +112,12 @@ def _is_changed(
         return False
     sharper = own.astype(np.float64) ** 2  # attends to the same keys
     sharper /= np.maximum(sharper.sum(-1, keepdims=True), 1e-30)
-    given = np.zeros((len(rows), *own.shape), np.float32)
+    given = np.zeros((len(usual), *own.shape), np.float32)
     given[0] = sharper
     replaced = np.zeros((*given.shape[:3], 1), np.float32)
     replaced[0] = 1
     requests = {inputs.replacement: given, inputs.replaced: replaced}
-    answers = single_pass_answers(card, session.run(tensors, requests), rows)
+    answers = answer(requests)
     pairs = [(answers[0].maps[name].weights, given[0])]
     for now, before in zip(answers[1:], usual[1:], strict=True):
         pairs += [(now.maps[key].weights, each.weights) for key, each in before.maps.items()]
@@ -87,8 +125,9 @@ def _is_changed(
     return all(one.shape == other.shape and np.allclose(one, other, rtol=1e-4, atol=_ALLOWED) for one, other in pairs)
 
 
-def _without(graph: ExportedGraph, kept: Mapping[str, Intervention]) -> ExportedGraph:
-    """Return a graph that has the interventions of some maps alone."""
+def _without(graph: ExportedGraph, kept: Collection[str]) -> ExportedGraph:
+    """Return a graph that has the interventions of some maps alone. kept: those, and of other graphs."""
+    own = {name: each for name, each in graph.interventions.items() if name in kept}
     dropped = [each for name, each in graph.interventions.items() if name not in kept]
     if not dropped:
         return graph
@@ -100,4 +139,4 @@ def _without(graph: ExportedGraph, kept: Mapping[str, Intervention]) -> Exported
     del model.graph.output[:], model.graph.input[:]
     model.graph.output.extend(outputs)
     model.graph.input.extend(inputs)
-    return replace(graph, model=model, interventions=dict(kept))
+    return replace(graph, model=model, interventions=own)

@@ -60,9 +60,11 @@ class CausalAttention(AroundAttention, nn.Module):
         scores = inner.score(queries, kept.keys, Context(query=queries, key=kept.keys, query_positions=places_of_query))
         if not inner.score.key_free:
             scores = torch.where(new, inner.score(queries, key, Context(query=queries, key=key)), scores)
-        weights = inner.align(scores, mask, Context(query=queries, key=kept.keys, mask=mask))
+        aligned = inner.align(scores, mask, Context(query=queries, key=kept.keys, mask=mask))
+        weights, factor = inner.marked(aligned, mask)
         before, own = weights * ~new, (weights * new).sum(-1, keepdim=True)
         context = inner.combine(before, kept.values, Context()) + inner.combine(own, value, Context())
+        context = context if factor is None else context * factor
         return self.attention.join(context), weights, KVCache(key, value)
 
 

@@ -131,10 +131,17 @@ class Attention(nn.Module):
         return plain if mask is None else torch.where(mask.any(-1, keepdim=True), plain, torch.zeros_like(plain))
 
     def _combined(self, weights: Tensor, value: Tensor, mask: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
+        weights, factor = self.marked(weights, mask)
+        combined = self.combine(weights, value, context)
+        return combined if factor is None else combined * factor, weights
+
+    def marked(self, weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Weights as an intervention leaves them, and the factor of each head's context vectors [batch, head, 1, 1];
+        None where no graph for interventions is exported. For whoever combines the weights by itself.
+        """
         if not is_intervening() or self.score.multidimensional:
-            return self.combine(weights, value, context), weights
-        weights, factor = marked_weights(weights, mask)
-        return self.combine(weights, value, context) * factor, weights
+            return weights, None
+        return marked_weights(weights, mask)
 
     def _as_dot(self, query: Tensor | None, key: Tensor) -> tuple[Tensor, Tensor, float] | None:
         """(query', key', scale) where this is softmax of scale · query' key'ᵀ, then a weighted sum: it can be fused."""

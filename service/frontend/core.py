@@ -631,8 +631,9 @@ def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -
     instance = instances.read(place, schema)
     row = schema.preprocessor.row(instance, field=instances.path(place), truncate=checked.request.truncate)
     interventions = instances.interventions(place)
+    steps = schema.steps(row, wanted.generation) if interventions else 0
     if interventions:
-        row = with_interventions(row, interventions, schema)
+        row = with_interventions(row, interventions, schema, steps)
     if plan is not None:
         check_instance(plan, row.labels)
     encode = checked.request.encode_labels
@@ -641,7 +642,7 @@ def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -
     attention = 0 if plan is None else checked.model.sizes.attention(row, wanted.generation, plan)
     computing = checked.model.sizes.computing(row, wanted, streamed=streamed) + (0 if streamed else attention)
     if interventions:
-        computing += intervened_bytes(row, schema)
+        computing += intervened_bytes(row, schema, steps)
     took = time.perf_counter_ns() - started
     return PreparedInstance(instance, row, instances.seed(place), labels, attention, computing, took)
 

@@ -45,8 +45,11 @@ class Intervention:
     queries: Sequence[int] = ()
 
 
-def with_interventions(row: Row, interventions: Sequence[Intervention], schema: ModelSchema) -> Row:
+def with_interventions(row: Row, interventions: Sequence[Intervention], schema: ModelSchema, steps: int) -> Row:
     """Add the tensors of the interventions to a row.
+
+    Args:
+        steps: the most that the row can take; 0 where nothing is generated.
 
     Raises: InputError naming the field.
     """
@@ -61,31 +64,100 @@ def with_interventions(row: Row, interventions: Sequence[Intervention], schema: 
             scales = tensors.setdefault(bound.scales, np.ones(bound.heads, np.float32))
             scales[heads] = factors
             continue
-        count = row.labels[description.query_labels].size
-        size = row.labels[description.key_labels].size
-        queries = _indices(each.queries, count, "queries", each)
-        places = np.ix_(heads, queries)
-        rows = (bound.heads, count, 1)
-        uniform = tensors.setdefault(bound.uniform, np.zeros(rows, np.float32))
-        uniform[places] = each.change is Change.UNIFORM
-        if each.change is Change.WEIGHTS:
-            weights = _weights(each, (len(heads), len(queries), size))
-            tensors.setdefault(bound.replaced, np.zeros(rows, np.float32))[places] = 1
-            tensors.setdefault(bound.replacement, np.zeros((*rows[:2], size), np.float32))[places] = weights
-        elif bound.replaced in tensors:  # weights that an earlier change gave are not read, nor checked
-            tensors[bound.replaced][places] = 0
-            tensors[bound.replacement][places] = 0
+        of_steps = bool(schema.steps_label) and description.query_labels == schema.steps_label
+        change = _of_steps(each, heads, row, schema, steps) if of_steps else _of_queries(each, heads, row, description)
+        _replace(tensors, bound, heads, change)
     return replace(row, tensors={**row.tensors, **tensors})
 
 
-def intervened_bytes(row: Row, schema: ModelSchema) -> int:
-    """Bound the bytes that a row with interventions takes beyond another: every map whole, in four tensors."""
+def intervened_bytes(row: Row, schema: ModelSchema, steps: int) -> int:
+    """Bound the bytes that a row with interventions takes beyond another: every map whole, in four tensors.
+
+    Args:
+        steps: the most that the row can take.
+    """
     total = 0
     for each in schema.maps:
         if each.form == model_pb2.MAP_FORM_DENSE:
-            sizes = (row.labels[name].size for name in (each.query_labels, each.key_labels))
+            names = (each.query_labels, each.key_labels)
+            sizes = (row.labels[name].size if name in row.labels else _most(name, row, schema, steps) for name in names)
             total += 16 * each.heads * max(1, each.features) * int(np.prod([*sizes], dtype=np.int64))
     return total
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of weights that change. count: of the map's rows; weights: [head, query, key], None for uniform ones."""
+
+    queries: Array
+    count: int
+    weights: Array | None
+
+
+def _of_queries(asked: Intervention, heads: Array, row: Row, description: model_pb2.MapDescription) -> _Rows:
+    """Read a change of a map whose queries are known before the model runs."""
+    count = row.labels[description.query_labels].size
+    queries = _indices(asked.queries, count, "queries", asked)
+    if asked.change is Change.UNIFORM:
+        return _Rows(queries, count, None)
+    size = row.labels[description.key_labels].size
+    return _Rows(queries, count, _weights(asked, (len(heads), len(queries), size)))
+
+
+def _of_steps(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, steps: int) -> _Rows:
+    """Read a change of a map whose queries are output steps. The last of its rows holds for all later steps."""
+    for place, each in enumerate(asked.queries):
+        if each < 0:
+            raise InputError(
+                f"{asked.field}.queries[{place}]",
+                f"is {each}; steps are counted from the first, as nobody knows yet which is the last",
+            )
+    queries = _indices(asked.queries, steps, "queries", asked) if asked.queries else np.zeros(1, np.int64)
+    count = int(queries.max()) + 2 if asked.queries else 1
+    if asked.change is Change.UNIFORM:
+        return _Rows(queries, count, None)
+    keys = next(each.key_labels for each in schema.maps if each.name == asked.map)
+    if keys in row.labels:
+        return _Rows(queries, count, _weights(asked, (len(heads), len(queries), row.labels[keys].size)))
+    there = schema.first_keys(keys, row) + queries  # the keys of each query
+    weights = _weights(asked, (len(heads), len(queries), int(there.max())))
+    for place, number in enumerate(there):
+        if weights[:, place, number:].any():
+            raise InputError(
+                f"{asked.field}.weights",
+                f"have weight beyond the {number} keys that step {queries[place]} has; set these weights to 0",
+            )
+    return _Rows(queries, count, weights)
+
+
+def _replace(tensors: dict[str, Array], bound: BoundIntervention, heads: Array, rows: _Rows) -> None:
+    """Add a change to a row's tensors. Of maps of output steps, these get as many rows as the changes need."""
+    keys = 0 if rows.weights is None else rows.weights.shape[2]
+    given = (bound.uniform, bound.replaced, bound.replacement)
+    count = max([rows.count, *(tensors[name].shape[1] for name in given if name in tensors)])
+    for name in given if rows.weights is not None or bound.replaced in tensors else given[:1]:
+        before = tensors.get(name, np.zeros((bound.heads, 1, 1), np.float32))
+        wider = max(before.shape[2], keys) if name == bound.replacement else 1
+        grown = np.zeros((bound.heads, count, wider), np.float32)
+        grown[:, : before.shape[1], : before.shape[2]] = before
+        grown[:, before.shape[1] :, : before.shape[2]] = before[:, -1:]
+        tensors[name] = grown
+    # A change of every step is one of every row.
+    queries = rows.queries if rows.count > 1 or count == 1 else np.arange(count)
+    places = np.ix_(heads, queries)
+    tensors[bound.uniform][places] = rows.weights is None
+    if rows.weights is not None:
+        tensors[bound.replaced][places] = 1
+        tensors[bound.replacement][places] = 0
+        tensors[bound.replacement][:, :, :keys][places] = rows.weights
+    elif bound.replaced in tensors:  # weights that an earlier change gave are not read, nor checked
+        tensors[bound.replaced][places] = 0
+        tensors[bound.replacement][places] = 0
+
+
+def _most(name: str, row: Row, schema: ModelSchema, steps: int) -> int:
+    """Bound the queries or keys of a step."""
+    return 1 if name == schema.steps_label else schema.first_keys(name, row) + steps
 
 
 def _bound(

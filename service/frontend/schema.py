@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from google.protobuf.message import Message
 
+from bundle.generation import leading_tokens
 from bundle.interventions import bound_interventions
 from bundle.maps import ProjectedSize, edge_dimensions
 from bundle.preprocess import Bounds, Preprocessor
@@ -66,6 +67,7 @@ class ModelSchema:
         target = next((each for each in description.inputs if each.name == sequence.target_input), None)
         self._target_dimension = target.tensors[0].dimensions[0].name if target else ""
         self._before_target = bundle.generation.steps_before_target
+        self._leading = len(leading_tokens(bundle.generation))
 
     @property
     def name(self) -> str:
@@ -107,6 +109,10 @@ class ModelSchema:
             return 0
         forced = self._before_target + row.sizes.get(self._target_dimension, 0)
         return max(generation.max_new_tokens, forced) + 1
+
+    def first_keys(self, name: str, row: Row) -> int:
+        """Count the entries of a label set of input steps at a row's first step: the begin token and the prompt."""
+        return self._leading + row.sizes.get(self.input_steps[name], 0)
 
     def kept_outputs(self, outputs: Sequence[str]) -> frozenset[str]:
         """Name the raw outputs that an answer is made of. outputs: those that are asked for."""

@@ -136,7 +136,7 @@ def fewer_classes(each, most):
 
 
 def select(each, options, context):
-    """Names, the mean over heads, top k and the number of sequences are all that these tests need of the options."""
+    """Names, heads, their mean, top k and the number of sequences are all that these tests need of the options."""
     names = [name for selection in options.selections for name in selection.names] or ["*"]
     kept = [map_ for map_ in each.maps if any(fnmatchcase(map_.name, name) for name in names)]
     if not kept:
@@ -152,6 +152,9 @@ def select(each, options, context):
             dense = np.zeros((len(weights), sizes[map_.query_labels], sizes[map_.key_labels]), np.float32)
             dense[:, to_array(map_.query_index), to_array(map_.key_index)] = weights
             weights = dense
+        if heads := sorted({head % len(weights) for each in options.selections for head in each.heads}):
+            weights, map_.heads[:] = weights[heads], heads
+            map_.weights.CopyFrom(to_tensor(weights))
         if options.reduce_heads:
             map_.head_reduction = options.reduce_heads
             weights = weights.mean(axis=0, keepdims=True)

@@ -208,12 +208,15 @@ def test_classes_can_be_the_best_few(ask: Ask):
 
 def test_top_k_says_how_much_it_left_out(ask: Ask):
     answer = ask("attend", "scribe", {"text": "big cat"}, top_k=1, heads=[0])
-    # Head 0 of layer 0 attends evenly to four tokens; head 1 most to "big": each keeps its own.
+    # Head 0 of layer 0 attends evenly to four tokens.
     each = answer["encoder.0.self"]
+    assert each.heads == (0,)
     assert each.axes == ("head", "query", "place") and each.key_index is not None
-    assert each.key_index.tolist() == [[[0]] * 4, [[1]] * 4]
-    np.testing.assert_allclose(each.left_out, [[0.75] * 4, [0.625] * 4], rtol=1e-6)
-    np.testing.assert_allclose(each.dense().sum(axis=2) + each.left_out, np.ones((2, 4)), rtol=1e-6)
+    assert each.key_index.tolist() == [[[0]] * 4]
+    np.testing.assert_allclose(each.left_out, [[0.75] * 4], rtol=1e-6)
+    np.testing.assert_allclose(each.dense().sum(axis=2) + each.left_out, np.ones((1, 4)), rtol=1e-6)
+    both = ask("attend", "scribe", {"text": "big cat"}, top_k=1, heads=[-1, 0])["encoder.0.self"]
+    assert both.heads == (0, 1) and both.key_index.tolist() == [[[0]] * 4, [[1]] * 4]  # head 1 most to "big"
 
 
 def test_the_maps_of_other_sequences_have_their_own_steps_and_share_the_rest(ask: Ask):

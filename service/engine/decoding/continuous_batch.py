@@ -1,17 +1,19 @@
 """Continuous batching: rows that share decode steps, and join and leave between two of them."""
 
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
+from bundle.interventions import bound_interventions, intervened_bindings
 from bundle.maps import MapPart
 from bundle.rows import Labels, Row
 from bundle.text import Detokenizer, TextStream
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
+from service.engine.decoding.changes import RowAtStep
 from service.engine.decoding.decoder import Decoder, Prefilled
 from service.engine.decoding.kv_cache import GROWN, KVCache
 from service.engine.decoding.search import Floats, ForcedSearch, Hypothesis, Search, log_softmax
@@ -19,6 +21,7 @@ from service.engine.decoding.trace import Trace
 from service.engine.jobs import CutError, Event, Job, RowEvent, failure
 from service.engine.model import PATIENCE
 from service.engine.runtime.finite import not_finite
+from service.engine.runtime.intervened import Interventions
 from service.engine.runtime.sessions import Session
 from service.engine.types import Answer, FinishReason, GenerationSettings, MapKey, SequenceMaps, Step, Timing
 from service.errors import InferenceError, OverrunError
@@ -62,6 +65,11 @@ class GeneratingRow:
         return slice(self.slots[0], self.slots[0] + 1) if len(self.slots) == 1 else self.slots
 
     @property
+    def at_step(self) -> RowAtStep:
+        """What its next step is."""
+        return RowAtStep(self.job.row, self.steps, self.slots, self.prefilled.entries + self.steps + 1)
+
+    @property
     def job(self) -> Job:
         """The row as it was admitted."""
         return self.prefilled.job
@@ -70,11 +78,15 @@ class GeneratingRow:
 class DecodeBatch:
     """Rows that share every decode step. A failure of the runtime is raised."""
 
-    def __init__(self, decoder: Decoder, model: str, observer: Observer) -> None:
+    def __init__(self, model: str, observer: Observer, decoder: Decoder) -> None:
         self._decoder = decoder
         self._model = model
         self._observer = observer
         self.clear()
+
+    def of(self, decoder: Decoder) -> "DecodeBatch":
+        """Give one of a decoder: this, or another without rows."""
+        return self if decoder is self._decoder else DecodeBatch(self._model, self._observer, decoder)
 
     def clear(self) -> None:
         """Forget every row."""
@@ -87,7 +99,8 @@ class DecodeBatch:
         """Encode and prefill rows and give each a slot.
 
         Returns:
-            Events of rows that have nothing to generate (an empty target), or whose encoding is not finite.
+            Events of rows that have nothing to generate (an empty target), whose encoding is not finite, or whose
+            interventions are refused.
         """
         if not jobs:
             return []
@@ -116,7 +129,10 @@ class DecodeBatch:
         self._took(Stage.BATCH, encoded)
         events: list[RowEvent] = []
         for row in rows:
-            if row.prefilled.problem:
+            if row.prefilled.refused:
+                row.live = ()
+                events.append((row.job, row.prefilled.refused))
+            elif row.prefilled.problem:
                 row.live = ()
                 events.append((row.job, self._not_finite(row, row.prefilled.problem)))
             elif isinstance(row.search, ForcedSearch) and not row.search.target:
@@ -142,7 +158,8 @@ class DecodeBatch:
             cache.fit({GROWN: int(cache.lengths.max()) + 1})
         feeds = self._feeds()
         before = time.monotonic_ns()
-        outputs = dict(zip(self._fetched, decoder.step.run(self._fetched, feeds, wide=wide), strict=True))
+        fetched = (*self._fetched, *decoder.step_interventions.checked(feeds))
+        outputs = dict(zip(fetched, decoder.step.run(fetched, feeds, wide=wide), strict=True))
         self._took(Stage.COMPUTE, before)
         log_probabilities = log_softmax(outputs[decoder.generation.scores_output])
         events: list[RowEvent] = []
@@ -154,6 +171,10 @@ class DecodeBatch:
         cache.write(outputs)
         broken = set(np.flatnonzero(np.isnan(log_probabilities).any(axis=1)).tolist())
         for row in sorted(rows, key=lambda row: row.steps):  # a first token is waited for most
+            if refused := decoder.step_interventions.problem(outputs, row.places, row.job):
+                row.live = ()
+                events.append((row.job, refused))
+                continue
             scores = decoder.generation.scores_output
             spoilt = not broken.isdisjoint(row.slots)
             problem = f"output {scores}" if spoilt else row.trace.problem(decoder.finite, scores)
@@ -183,6 +204,8 @@ class DecodeBatch:
             for name, drawn in decoder.noise.draw(row.job.row, row.job.seed, step=row.steps).items():
                 inside = feeds[name][:, *map(slice, drawn.shape)]
                 inside[row.slots] = drawn
+        if decoder.step_changes:
+            feeds |= decoder.step_changes.feeds([row.at_step for row in self.rows], cache.count)
         return feeds
 
     def _choose(self, row: GeneratingRow, log_probabilities: Floats) -> list[Event]:
@@ -305,10 +328,14 @@ class ContinuousBatch:
     long again. A panic of a library, which is no `Exception`, is a failure like any other.
     """
 
-    def __init__(self, decoder: Decoder, model: str, observer: Observer, *, most: int) -> None:
-        self._make = partial(DecodeBatch, decoder, model, observer)
+    def __init__(
+        self, choose: Callable[[Row], Decoder], default: Decoder, model: str, observer: Observer, *, most: int
+    ) -> None:
+        """Make one without rows. choose: the decoder of a row, the same for every row of a group; often `default`."""
+        self._choose = choose
+        self._make = partial(DecodeBatch, model, observer)
         self._most = most
-        self._shared = self._make()
+        self._shared = self._make(default)
         self._alone: list[DecodeBatch] = []
         self._stepped = 0.0
         self.pace = 0.0
@@ -358,6 +385,8 @@ class ContinuousBatch:
         events = self._shared.leave(time.monotonic())
         waiting = [job for job in jobs if not is_over(job, time.monotonic())]
         events += [(job, CutError(0)) for job in jobs if job not in waiting]
+        if waiting and not self._shared.rows:
+            self._shared = self._shared.of(self._choose(waiting[0].row))
         try:
             return events + self._shared.join(waiting, wide)
         except BaseException as error:
@@ -392,7 +421,7 @@ class ContinuousBatch:
     def _begin_alone(self, jobs: Sequence[Job], wide: bool) -> list[RowEvent]:
         events: list[RowEvent] = []
         for job in jobs:
-            apart = self._make()
+            apart = self._make(self._choose(job.row))
             try:
                 events += apart.join([job], wide)
             except BaseException as error:
@@ -422,14 +451,18 @@ class Generation(Observed):
         Raises:
             BundleError: the generation refers to inputs or outputs that the graphs lack.
         """
-        self.decoder = Decoder(bundle, sessions, detokenizer)
+        self.decoder = self._intervened = Decoder(bundle, sessions, detokenizer)
+        self._interventions = Interventions(bound_interventions(bundle).values())
+        if self._interventions:
+            changed = intervened_bindings(bundle)
+            self._intervened = Decoder(changed, sessions, detokenizer, bound_interventions(changed).values())
         self._rows = rows
         self._model = bundle.description.name
         self._observer = observer
 
     def group(self, row: Row, maps: frozenset[MapKey], parts: Mapping[MapKey, MapPart]) -> Hashable:
-        """Give the key that the rows of one continuous batch share: their optional tensors."""
-        return self.decoder.group(row)
+        """Give the key that the rows of one continuous batch share: their optional tensors, and their graphs."""
+        return self.decoder.group(row), self._interventions.are_in(row)
 
     def samples(self, row: Row, generation: GenerationSettings) -> bool:
         """Tell whether tokens are drawn at random for a row."""
@@ -441,7 +474,10 @@ class Generation(Observed):
 
     def continuous_batch(self) -> ContinuousBatch:
         """Make a continuous batch, without rows yet."""
-        return ContinuousBatch(self.decoder, self._model, self._observer, most=self._rows)
+        return ContinuousBatch(self._choose, self.decoder, self._model, self._observer, most=self._rows)
+
+    def _choose(self, row: Row) -> Decoder:
+        return self._intervened if self._interventions.are_in(row) else self.decoder
 
     def run(self, jobs: Sequence[Job], wide: bool = False) -> Iterator[list[RowEvent]]:
         """Generate for these rows alone, to the end of the last."""

@@ -1,17 +1,19 @@
 """The graphs of a model that generates: encoding, prefill, and the search of one row."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from bundle.errors import BundleError
+from bundle.errors import BundleError, InputError
 from bundle.generation import end_tokens, leading_tokens
+from bundle.interventions import BoundIntervention
 from bundle.maps import MapWeights, Projected, bound_maps
 from bundle.rows import Row, bound_tensors, cut_output
 from bundle.text import Detokenizer
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
+from service.engine.decoding.changes import StepChanges
 from service.engine.decoding.detokenization import SequenceDetokenizer
 from service.engine.decoding.kv_cache import cached_inputs, check_states
 from service.engine.decoding.search import BeamSearch, Ending, ForcedSearch, Search, SingleSearch, greedy, sampler
@@ -19,6 +21,7 @@ from service.engine.decoding.trace import Tracer
 from service.engine.jobs import Job
 from service.engine.runtime.feeds import Feeds
 from service.engine.runtime.finite import Finite
+from service.engine.runtime.intervened import Interventions
 from service.engine.runtime.map_requests import GraphMapRequests, batch_requests
 from service.engine.runtime.noise import Noise
 from service.engine.runtime.sessions import Session
@@ -38,6 +41,7 @@ class Prefilled:
         entries: of its KV cache, so far.
         token: the input of its first step.
         problem: the first of the outputs and maps that is not finite; empty where all are.
+        refused: the error of its interventions.
     """
 
     job: Job
@@ -48,14 +52,26 @@ class Prefilled:
     entries: int
     token: int
     problem: str
+    refused: InputError | None
 
 
 class Decoder:
-    """An encoder graph and a prefill graph, which run once a row, and a step graph for each token."""
+    """An encoder graph and a prefill graph, which run once a row, and a step graph for each token.
 
-    def __init__(self, bundle: bundle_pb2.Bundle, sessions: Mapping[str, Session], detokenizer: Detokenizer) -> None:
+    Those for interventions are a decoder of their own.
+    """
+
+    def __init__(
+        self,
+        bundle: bundle_pb2.Bundle,
+        sessions: Mapping[str, Session],
+        detokenizer: Detokenizer,
+        interventions: Iterable[BoundIntervention] = (),
+    ) -> None:
         """Bind the graphs of a bundle.
 
+        Args:
+            interventions: that these graphs take.
         Raises:
             BundleError: the generation refers to inputs or outputs that the graphs lack.
         """
@@ -78,6 +94,10 @@ class Decoder:
         self._encoder = sessions[encoder.name] if encoder else None
         self._prefill = sessions[prefill.name] if prefill else None
         self.step = sessions[step.name]
+        roles = generation.encoder, generation.prefill, generation.step
+        changes = [[each for each in interventions if each.graph == name] for name in roles]
+        self._encoder_changes, self._prefill_changes, self.step_interventions = map(Interventions, changes)
+        self.step_changes = StepChanges(changes[2])
         self._encoder_feeds = Feeds(bundle, encoder) if encoder else None
         self._step_feeds = Feeds(bundle, step, besides=self._constant | driven)
         self._encoder_maps = bound_maps(bundle, encoder.name, tensors) if encoder else {}
@@ -121,8 +141,10 @@ class Decoder:
         of_prompts = requests.of_graph(self._prompt_maps, jobs if prefill and prefill.cuts else ())
         encoded: dict[str, Array] = {}  # outputs by name, of the encoder and of the prefill graph
         if encoder is not None and self._encoder_feeds is not None:
-            fetched = tuple(dict.fromkeys([*self._encoded, *of_source.outputs]))
-            feeds = self._encoder_feeds.batch(jobs) | of_source.feeds()
+            changes = self._encoder_changes.feeds([job.row for job in jobs])
+            checked = self._encoder_changes.checked(changes)
+            fetched = tuple(dict.fromkeys([*self._encoded, *of_source.outputs, *checked]))
+            feeds = self._encoder_feeds.batch(jobs) | of_source.feeds() | changes
             values = encoder.run(fetched, feeds, wide=wide, cuts=of_source.cuts)
             encoded = dict(zip(fetched, values, strict=True))
         arrays = self._step_feeds.tensors(jobs) | {name: encoded[name] for name in self._constant}
@@ -180,8 +202,10 @@ class Decoder:
             row[: len(prompt)] = prompt
         positions = np.broadcast_to(np.arange(longest), tokens.shape)
         given = {generation.token_input: tokens, generation.positions_input: positions}
-        outputs = [*(each.output for each in generation.states), *dict.fromkeys(maps)]
-        feeds = {name: given[name] for name in prefill.inputs} | asked.feeds()
+        changes = self._prefill_changes.feeds([job.row for job in jobs])
+        checked = self._prefill_changes.checked(changes)
+        outputs = [*(each.output for each in generation.states), *dict.fromkeys(maps), *checked]
+        feeds = {name: given[name] for name in prefill.inputs} | asked.feeds() | changes
         return dict(zip(outputs, prefill.run(outputs, feeds, wide=wide, cuts=asked.cuts), strict=True))
 
     def _prompt(self, job: Job) -> Array:
@@ -205,7 +229,10 @@ class Decoder:
         prompt = self._prompt(job)
         token = int(prompt[-1]) if len(prompt) else self.generation.begin_token
         entries = len(self._leading) + len(prompt) - 1
-        return Prefilled(job, outputs, maps, projected, own, entries, token, self.finite.problem(outputs, maps))
+        problem = self.finite.problem(outputs, maps)
+        refusals = (each.problem(encoded, place, job) for each in (self._encoder_changes, self._prefill_changes))
+        refused = next(filter(None, refusals), None)
+        return Prefilled(job, outputs, maps, projected, own, entries, token, problem, refused)
 
     def _observed(self, arrays: Mapping[str, Array]) -> dict[str, int]:
         """Give the sizes of axes in a batch, for axes that no description names."""

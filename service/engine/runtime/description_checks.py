@@ -18,6 +18,7 @@ from bundle.descriptions import (
 )
 from bundle.errors import BundleError
 from bundle.generation import end_tokens
+from bundle.interventions import intervened_name
 from bundle.maps import WEIGHTS, MapWeights
 from bundle.rows import BoundTensor, Row, bound_tensors, tensor_descriptions
 from bundle.v1 import bundle_pb2
@@ -141,7 +142,8 @@ def _check_output(
         for each in bound_tensors(bundle.description.inputs, bundle.tensors).values()
         if each.joined
     }
-    if bundle.HasField("generation") and graph.name == bundle.generation.step:
+    step = bundle.generation.step
+    if bundle.HasField("generation") and graph.name in (step, intervened_name(step)):
         if not sizes or sizes[0] is not None:
             raise BundleError(f"the output {output.name!r} is of steps, which its first axis does not count")
         sizes = sizes[1:]

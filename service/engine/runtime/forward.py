@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 
 from bundle.descriptions import OutputDescription
 from bundle.errors import BundleError, InputError
-from bundle.interventions import INTERVENED_GRAPH, intervened_bindings
+from bundle.interventions import INTERVENED_GRAPH, bound_interventions, intervened_bindings
 from bundle.maps import BoundMap, MapPart, MapWeights, Projected, bound_maps
 from bundle.rows import Row, bound_tensors, cut_outputs, joined_dimensions
 from bundle.v1 import bundle_pb2
@@ -55,7 +55,7 @@ class Forward(Observed):
             for graph in bundle.graphs
             if graph.name != INTERVENED_GRAPH
         )
-        self._interventions = Interventions(bundle)
+        self._interventions = Interventions(bound_interventions(bundle).values())
         self._joined = joined_dimensions(tensors.values())
         self._outputs = tuple(bundle.description.outputs)
         if missing := {each.name for each in self._outputs} - set(bundle.graphs[0].outputs):
@@ -112,12 +112,12 @@ class Forward(Observed):
             if changed:
                 changes = self._interventions.feeds(rows)
                 feeds |= changes
-                names += tuple(each.masked for each in self._interventions.checked(changes))
+                names += self._interventions.checked(changes)
             between = time.monotonic_ns()
             values = run.session.run(names, feeds, wide=wide, cuts=map_requests.cuts)
             fetched = dict(zip(names, values, strict=True))
             if changed:
-                refused = [self._interventions.problem(fetched, *each) for each in enumerate(job.index for job in jobs)]
+                refused = [self._interventions.problem(fetched, *each) for each in enumerate(jobs)]
             batching += between - before
             computing += time.monotonic_ns() - between
             for each in run.outputs:

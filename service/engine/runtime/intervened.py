@@ -1,22 +1,24 @@
-"""Rows with interventions on attention: the graph that runs for them, what it is fed, and what it refuses."""
+"""Rows with interventions on attention: what the graphs that run for them are fed, and what they refuse."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 from bundle.errors import InputError
-from bundle.interventions import BoundIntervention, bound_interventions
+from bundle.interventions import BoundIntervention
 from bundle.rows import Row
-from bundle.v1 import bundle_pb2
 from bundle.values import Array
+from service.engine.jobs import Job
 
 # Of a weight of 1, that rounding may put on a masked key.
 _ROUNDING = 1e-6
 
 
 class Interventions:
-    """The interventions that a model takes; none for most models."""
+    """The interventions that a graph takes, or a model; none for most."""
 
-    def __init__(self, bundle: bundle_pb2.Bundle) -> None:
-        self._maps: Sequence[BoundIntervention] = tuple(bound_interventions(bundle).values())
+    def __init__(self, maps: Iterable[BoundIntervention]) -> None:
+        self._maps = tuple(maps)
         self._inputs = frozenset(name for each in self._maps for name in each.inputs)
 
     def __bool__(self) -> bool:
@@ -30,23 +32,23 @@ class Interventions:
         """Give the inputs of a batch."""
         return {name: array for each in self._maps for name, array in each.feeds(rows)}
 
-    def checked(self, feeds: Mapping[str, Array]) -> Iterator[BoundIntervention]:
-        """Give the maps whose output `masked` tells something of a batch."""
-        return (each for each in self._maps if each.replacement in feeds)
+    def checked(self, feeds: Mapping[str, Array]) -> tuple[str, ...]:
+        """Name the outputs that tell whether a row of a batch puts weight where its model must not look."""
+        return tuple(each.masked for each in self._maps if each.replacement in feeds)
 
-    def problem(self, outputs: Mapping[str, Array], place: int, index: int) -> InputError | None:
+    def problem(self, outputs: Mapping[str, Array], place: int | slice | list[int], job: Job) -> InputError | None:
         """Give the error of a row that puts weight where its model must not look; None where it does not.
 
         Args:
             outputs: of the batch.
-            place: of the row in the batch.
-            index: of the row in its call.
+            place: of the row in the batch; the slots of one that generates.
         """
         for each in self._maps:
-            if each.masked in outputs and (most := float(outputs[each.masked][place])) > _ROUNDING:
+            if each.masked in outputs and (most := float(np.max(outputs[each.masked][place]))) > _ROUNDING:
                 reason = (
                     f"put a weight of {most:.3g} on a key of {each.map} to which its query must not attend; set these "
                     f"weights to 0, as they are in the map that Attend returns"
                 )
-                return InputError(f"instances[{index}].interventions", reason)
+                path = f"instances[{job.index}]" if job.call.tell is None else "instance"
+                return InputError(f"{path}.interventions", reason)
         return None

@@ -12,7 +12,8 @@ from limelight.evaluation.flow import flow, rollout
 from limelight.evaluation.measures import erasure
 from limelight.evaluation.measures.erasure import without
 from limelight.evaluation.measures.heads import pruned_counts
-from limelight.evaluation.measures.quality import edits, macro_f1, token_f1
+from limelight.evaluation.measures.quality import _of_texts, edits, macro_f1, token_f1
+from limelight.evaluation.measures.texts import meteor
 from limelight.evaluation.rows import Box, Span, covered, word_spans
 from limelight.evaluation.samples import Samples
 from limelight.evaluation.statistics import average_precision, interval, mean_interval, rank_correlation, ranks
@@ -102,6 +103,25 @@ def test_quality_by_hand():
     assert edits("a b c".split(), "a x c d".split()) == 2
     assert token_f1(["a", "b"], ["a"]) == pytest.approx(2 / 3) and token_f1([], []) == 1 and token_f1(["a"], []) == 0
     assert macro_f1(np.array(["a", "a", "b"]), np.array(["a", "b", "b"])) == pytest.approx(2 / 3)
+
+
+def test_meteor_by_hand():
+    pytest.importorskip("nltk")
+    pairs = [("the cat sat", "the cats sat"), ("sat the cat", "the cat sat"), ("a dog", "the cat sat"), ("", "the cat")]
+    pairs.append(("the cat", "the cat sat"))
+    # All three match, in one chunk, in two; none; none; two of three, in one: F = 10 P R / (R + 9 P) is 20/29.
+    parts = [(1, 1 / 3), (1, 2 / 3), (0, 0), (0, 0), (20 / 29, 1 / 2)]
+    wanted = [mean * (1 - 0.5 * chunks**3) for mean, chunks in parts]
+    np.testing.assert_allclose(meteor(pairs), wanted, atol=1e-6)
+
+
+def test_words_that_are_phones_are_called_so():
+    pytest.importorskip("sacrebleu")
+    heard = [("HH AH0 L", "HH AH0 L OW1"), ("b ae t", "b ih t")]
+    (rate, *_) = _of_texts(heard)
+    assert (rate.name, rate.rows, rate.value) == ("phone error rate", 2, pytest.approx(2 / 7))
+    (rate, *_) = _of_texts([*heard, ("cat", "k ae cat")])
+    assert (rate.name, rate.value) == ("word error rate", pytest.approx(4 / 10))
 
 
 def test_words_are_left_out_of_a_text():

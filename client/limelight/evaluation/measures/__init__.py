@@ -5,6 +5,7 @@ from limelight.evaluation.measures.measure import Measure
 
 ALL: tuple[Measure, ...] = (
     quality.MEASURE,
+    effective.PICTURES,
     evidence.MEASURE,
     entropy.MEASURE,
     looking.UNIFORM,

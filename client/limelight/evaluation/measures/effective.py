@@ -1,4 +1,4 @@
-"""N11: effective attention, which needs what no server returns."""
+"""N11 and a part of N1: what needs more than a server returns."""
 
 from limelight.evaluation.measures.measure import Measure, Setting
 
@@ -9,6 +9,16 @@ def _lacks(_: Setting) -> str:
         "where a map lists them"
     )
 
+
+PICTURES = Measure(
+    name="pictures",
+    title="PSNR and SSIM of pictures",
+    source="Wang et al. 2004",
+    summary="",
+    lacks=lambda setting: f"the answers of {setting.model.task} are no pictures that have expected ones beside them",
+    add=lambda seen, work: None,
+    finish=lambda work: ((), ()),
+)
 
 MEASURE = Measure(
     name="effective",

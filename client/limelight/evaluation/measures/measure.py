@@ -94,8 +94,6 @@ def means(name: str) -> Callable[[Work], tuple[Iterable[Figure], Iterable[Curve]
 
 def no_interventions(setting: Setting) -> str:
     """Return why attention cannot be changed; empty if it can."""
-    if setting.model.task == "generation":
-        return "models that generate take no interventions"
     if setting.model.task != "classification":
         return f"answers of {setting.model.task} have no probabilities by class to compare"
     if not setting.changeable():

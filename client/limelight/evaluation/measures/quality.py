@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limelight.evaluation.measures.measure import NO_LABELS, Measure, Seen, Setting, Work
+from limelight.evaluation.measures.texts import are_phones, meteor
 from limelight.evaluation.replies import COMPARED
 from limelight.evaluation.samples import FEWER_RESAMPLES, Curve, Figure, figure
 from limelight.optional import package
@@ -85,13 +86,19 @@ def _finish(work: Work) -> tuple[Iterable[Figure], Iterable[Curve]]:
 
 
 def _of_texts(pairs: Sequence[tuple[str, str]]) -> list[Figure]:
+    units = "phone" if pairs and all(map(are_phones, (expected for _, expected in pairs))) else "word"
     wrong = np.array([edits(found.split(), expected.split()) for found, expected in pairs])
     sizes = np.array([len(expected.split()) for _, expected in pairs])
 
     def error_rate(at: NDArray[np.int64]) -> float:
         return float(wrong[at].sum() / max(1, sizes[at].sum()))
 
-    figures = [figure(NAME, "", "word error rate", len(pairs), error_rate)]
+    figures = [figure(NAME, "", f"{units} error rate", len(pairs), error_rate)]
+    try:
+        values = np.array(meteor(pairs))
+        figures.append(figure(NAME, "", "METEOR", len(pairs), lambda at: float(values[at].mean())))
+    except ModuleNotFoundError:
+        pass
     try:
         scores = package("sacrebleu", "BLEU and chrF", extra="evaluate")
     except ModuleNotFoundError:
@@ -124,7 +131,8 @@ MEASURE = Measure(
     name=NAME,
     title="Right answers",
     source="",
-    summary="Answers beside those that the data expect. Perplexity is that of the expected text.",
+    summary="Answers beside those that the data expect. Perplexity is that of the expected text. METEOR matches words "
+    "and stems, no synonyms. Words are phones where every expected text is phones of the ARPAbet or of TIMIT.",
     lacks=_lacks,
     add=_add,
     finish=_finish,

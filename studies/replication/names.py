@@ -5,6 +5,7 @@ TITLES = {
     "han-mean": "the same encoders, plain averages",
     "bahdanau": "RNNsearch",
     "bahdanau-last": "the same decoder, last states only",
+    "bahdanau-coverage": "the same with coverage vectors",
     "gat": "graph attention",
     "gat-mean": "the same network, plain averages",
     "gat-v2": "the same network, GATv2's score",
@@ -97,7 +98,7 @@ TITLES = {
 # What a model is compared with, where more than attention is left out, and what every model's controls are called.
 ABLATIONS = {
     "han": ("han-mean",),
-    "bahdanau": ("bahdanau-last",),
+    "bahdanau": ("bahdanau-last", "bahdanau-coverage"),
     "gat": ("gat-mean", "gat-v2"),
     "gaan": ("gaan-ungated",),
     "synthesizer": ("synthesizer-random",),

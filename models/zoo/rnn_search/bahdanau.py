@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from models.attention import Attention
 from models.attention.score import Additive, Score
 from models.attention.score.prepared import PreparedKeys
+from models.attention.signals import CoverageVectors
 from models.blocks.fixed import FinalStates
 from models.blocks.recurrent import BiGru, first
 from models.cards.card import Card
@@ -26,6 +27,8 @@ from models.tasks.generate import Generate
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
 from models.zoo.seq2seq import Seq2SeqConfig, prepare
+
+D_COVERAGE = 10  # of a coverage vector, the larger of the paper's two
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,8 @@ class Bahdanau(GeneratingNetwork):
     Shapes: source_ids int64 [batch, source], source_mask bool of the same, target_ids int64 [batch, output] ending
         with the end token -> scores [batch, output, token], map `decoder.cross` [batch, head = 1, output, source].
     """
+
+    states: tuple[str, ...] = ("state",)  # what a step leaves for the next
 
     def __init__(self, config: BahdanauConfig, *, score: Score | None = None) -> None:
         super().__init__()
@@ -90,8 +95,9 @@ class Bahdanau(GeneratingNetwork):
         """
         embedded = self.dropout(self.target_embedding(token))
         hidden, context, weights = self.attend(embedded, tensors)
-        next_state = self.decoder(torch.cat([embedded, context], -1), tensors["state"])
-        return StepAnswer(self.scores(hidden), {"next_state": next_state}, {"decoder.cross": weights[:, :, 0]})
+        states = self.advance(embedded, context, weights, tensors)
+        following = {f"next_{name}": state for name, state in states.items()}
+        return StepAnswer(self.scores(hidden), following, {"decoder.cross": weights[:, :, 0]})
 
     def attend(self, embedded: Tensor, tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """The readout t_i [batch, d_maxout], the context c_i [batch, 2 d_encoder], weights [batch, head, 1, source]."""
@@ -106,16 +112,24 @@ class Bahdanau(GeneratingNetwork):
         both = self.readout(torch.cat([state, embedded, context], -1)).unflatten(-1, (self.config.d_maxout, 2))
         return self.dropout(both.amax(-1)), context, weights
 
+    def advance(
+        self, embedded: Tensor, context: Tensor, weights: Tensor, tensors: Mapping[str, Tensor]
+    ) -> Mapping[str, Tensor]:
+        """What the next step starts from, by the names of `states`."""
+        return {"state": self.decoder(torch.cat([embedded, context], -1), tensors["state"])}
+
     def forward(self, **tensors: Tensor) -> Answer:
         fixed = {**self.encode(**tensors), "source_mask": tensors["source_mask"]}
         target = tensors["target_ids"]
         begin = torch.full_like(target[:, :1], self.config.begin)
         embedded = self.dropout(self.target_embedding(torch.cat([begin, target[:, :-1]], 1)))
-        state, hidden, weights = fixed["initial_state"], [], []
+        states: Mapping[str, Tensor] = {name: fixed[f"initial_{name}"] for name in self.states}
+        hidden, weights = [], []
         # The same step as above; only the large last layer waits until it can take all steps at once.
         for each in embedded.unbind(1):
-            read, context, row = self.attend(each, {**fixed, "state": state})
-            state = self.decoder(torch.cat([each, context], -1), state)
+            known = {**fixed, **states}
+            read, context, row = self.attend(each, known)
+            states = self.advance(each, context, row, known)
             hidden.append(read)
             weights.append(row)
         return Answer(
@@ -124,11 +138,44 @@ class Bahdanau(GeneratingNetwork):
         )
 
 
+class BahdanauCoverage(Bahdanau):
+    """RNNsearch that keeps a vector of each source token's coverage (Tu et al. 2016, §3.2 and 4.1).
+
+    e_ij = vᵀ tanh(W s_{i-1} + U h_j + V C_{i-1,j});  C_ij = GRU(C_{i-1,j}, [a_ij; h_j; s_{i-1}]);  C_0j = 0
+    """
+
+    states = ("state", "coverage")
+
+    def __init__(self, config: BahdanauConfig) -> None:
+        super().__init__(config)
+        self.covered = CoverageVectors(d_c=D_COVERAGE, d_k=2 * config.d_encoder, d_q=config.d_decoder)
+        self.coverage_map = nn.Linear(D_COVERAGE, config.d_attention, bias=False)
+
+    def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
+        """As RNNsearch, with initial_coverage [batch, source, D_COVERAGE]."""
+        encoded = super().encode(**tensors)
+        return {**encoded, "initial_coverage": torch.zeros_like(encoded["memory"][..., :D_COVERAGE])}
+
+    def attend(self, embedded: Tensor, tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        keys = tensors["keys"] + self.coverage_map(tensors["coverage"])
+        return super().attend(embedded, {**tensors, "keys": keys})
+
+    def advance(
+        self, embedded: Tensor, context: Tensor, weights: Tensor, tensors: Mapping[str, Tensor]
+    ) -> Mapping[str, Tensor]:
+        asked = tensors["state"].unsqueeze(1)
+        coverage = self.covered(tensors["coverage"], weights, tensors["memory"], asked)
+        return {**super().advance(embedded, context, weights, tensors), "coverage": coverage}
+
+
 def card(network: Bahdanau, blueprint: Blueprint[BahdanauConfig]) -> Card:
     """Describe the model."""
     config = network.config
     text, target = config.source(blueprint.files), config.target(blueprint.files)
-    written = config.written(blueprint.files, states=[State(input="state", output="next_state", start="initial_state")])
+    written = config.written(
+        blueprint.files,
+        states=[State(input=name, output=f"next_{name}", start=f"initial_{name}") for name in network.states],
+    )
     about = "Where the decoder looked in the source before it put out each token."
     cross = Attends(written.steps, text.tokens("source"), about, features=2 * config.d_encoder)
     return describe(
@@ -193,3 +240,5 @@ BAHDANAU = Recipe(
 )
 # What attention is compared with: the same decoder, which gets the encoder's final states at every step.
 BAHDANAU_LAST = BAHDANAU.with_parts(score=FinalStates())
+# Where the decoder has been, beside where it could look.
+BAHDANAU_COVERAGE = BAHDANAU.but(network=BahdanauCoverage)

@@ -34,7 +34,7 @@ ZOO = {
     "hatn": Entry("J6", "hierarchical.hatn", "source pnet"),
     "transformer": Entry("J7", "transformer.transformer"),
     "lcr-rot-hop": Entry("J8", "aspects.lcr_rot", "one"),
-    "dme": Entry("J9", "meta_embeddings.dme", "contextualised neighbours spelling learned"),
+    "dme": Entry("J9", "meta_embeddings.dme", "contextualised concatenated neighbours spelling learned"),
     "disan": Entry("J10", "disan.disan", "bilstm"),
     "sagan": Entry("J11", "generative.sagan", "plain"),
     "psac": Entry("J12", "co_attention.psac", "question video"),

@@ -19,9 +19,10 @@ class TensorSpec:
     """A tensor of one instance, and what of it only the server needs.
 
     dimensions: name -> size, or where it varies the largest one; fixed: which is meant, for all of them or all but the
-    first. mask: name of the tensor that is true at real places. Rows of one instance that differ in length are filled
-    up with 0, as batches are. joined: instances lie one after the other, along the first axis. indexes: for a joined
-    tensor of indices, the dimension that they index.
+    first. square: a number for each pair of entries, along its one dimension twice. mask: name of the tensor that is
+    true at real places. Rows of one instance that differ in length are filled up with 0, as batches are. joined:
+    instances lie one after the other, along the first axis. indexes: for a joined tensor of indices, the dimension that
+    they index.
     """
 
     name: str
@@ -30,6 +31,7 @@ class TensorSpec:
     fixed: bool | Literal["all but the first"] = False
     mask: str = ""
     joined: bool = False
+    square: bool = False
     indexes: str = ""
     minimum: int | None = None
     maximum: int | None = None
@@ -44,6 +46,7 @@ class TensorSpec:
             dimensions=[
                 model_pb2.Dimension(name=name, **{key: size})
                 for key, (name, size) in zip(keys, self.dimensions.items(), strict=True)
+                for _ in range(1 + self.square)
             ],
         )
         if self.mask and len(self.dimensions) > 1:

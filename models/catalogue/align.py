@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+import torch
+from torch import Tensor, nn
+
 from models.attention import masks
 from models.attention.align import (
     AdaptiveSpan,
@@ -28,12 +31,15 @@ from models.attention.align import (
     Sparsemax,
 )
 from models.attention.core import Attention
-from models.attention.score import Additive, GaussianKernel, RandomFeatures, ScaledDot, Score
-from models.catalogue.mechanism import SMALL, Mechanism
-from models.testbed.form import attended
+from models.attention.score import Additive, GaussianKernel, NormalisedAdditive, RandomFeatures, ScaledDot, Score
+from models.catalogue.examples import Inputs, some
+from models.catalogue.mechanism import FEATURES, HEADS, SMALL, Mechanism, Sizes, call_attention
+from models.testbed import beside, picture
+from models.testbed.form import ServedForm, attended
 from models.testbed.taxonomy import SCALED
 from models.testbed.text import Scale
 
+COLUMNS = 4  # of the cells of a small picture
 KEEPING = 2.0  # log-odds at which samplers begin: the softmax learns on nearly all words before they choose
 
 
@@ -45,7 +51,7 @@ def entry(
     *,
     score: Callable[[Scale], Score] = lambda s: ScaledDot(),
     score_name: str = SCALED,
-    note: str = "",
+    served: Callable[[Callable[[Scale], Attention]], ServedForm] | None = None,
 ) -> Mechanism:
     """A row whose mechanism is an alignment."""
 
@@ -60,14 +66,34 @@ def entry(
         make=make,
         context_fields=tuple(f for f in align(SMALL).context_fields if not f.endswith("positions")),
         align=align,
-        note=note,
-        served=attended(make, score=score_name, align=name),
+        served=attended(make, score=score_name, align=name) if served is None else served(make),
     )
 
 
 def chunk(s: Scale) -> Score:
     """What weighs the words of a chunk."""
     return Additive(d_q=s.d, d_k=s.d, d_w=s.d_w, heads=s.heads)
+
+
+def energy(s: Scale) -> Attention:
+    """Hard monotonic attention with the energy of its paper."""
+    score = NormalisedAdditive(d_q=s.d, d_k=s.d, d_w=s.d_w, heads=s.heads)
+    return Attention(score=score, align=HardMonotonic(heads=s.heads))
+
+
+def picture_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
+    """Queries, and pictures of `key` rows of cells, some of which are there; the first picture has none."""
+    query = torch.randn(sizes.batch, HEADS, sizes.query, FEATURES, generator=generator)
+    cells = torch.randn(sizes.batch, sizes.key, COLUMNS, FEATURES, generator=generator)
+    return {"query": query, "cells": cells, "mask": some(generator, sizes.batch, sizes.key, empty=0)}
+
+
+def call_over_cells(module: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Call an `Attention` whose keys are the cells of a picture, row by row."""
+    cells = inputs["cells"]
+    known = inputs["mask"].expand(cells.shape[:2]).unsqueeze(-1).expand(cells.shape[:3])
+    keys = cells.flatten(1, 2).unsqueeze(1).expand(-1, HEADS, -1, -1)
+    return call_attention(module, {"query": inputs["query"], "key": keys, "mask": known.flatten(1)[:, None, None, :]})
 
 
 ALIGNS: tuple[Mechanism, ...] = (
@@ -88,14 +114,24 @@ ALIGNS: tuple[Mechanism, ...] = (
     entry("C8", "α-entmax", Entmax, lambda s: Entmax(alpha=1.5, learned=True, heads=s.heads)),
     entry("C9", "positional mask", PositionalMask, lambda s: PositionalMask(mask=masks.diagonal_disabled)),
     entry("C10", "selective grid of Gaussians", GaussianGrid, lambda s: GaussianGrid(d_q=s.d, filters=s.filters)),
+    Mechanism(
+        row="C10",
+        name="selective grid of Gaussians, of a picture",
+        column="align",
+        module=GaussianGrid,
+        make=lambda s: picture.over_cells(s, COLUMNS),
+        make_inputs=picture_inputs,
+        call=call_over_cells,
+        axes={"cells": ("batch", "key", None, None), "mask": ("batch", "key")},
+        served=picture.patch(align="selective grid of Gaussians"),
+    ),
     entry(
         "C11",
         "self-adaptive temperature",
         SelfAdaptiveTemperature,
         lambda s: SelfAdaptiveTemperature(d_q=s.d, d_c=s.d),
     ),
-    # The gate closes with the sum of all features' differences: β brings that to their mean.
-    entry("C12", "compositional de-attention", DeAttention, lambda s: DeAttention(beta=1 / s.d)),
+    entry("C12", "compositional de-attention", DeAttention, lambda s: DeAttention()),
     entry("C13", "constrained softmax", ConstrainedSoftmax, lambda s: ConstrainedSoftmax()),
     entry("C13", "constrained sparsemax", ConstrainedSparsemax, lambda s: ConstrainedSparsemax()),
     entry(
@@ -105,6 +141,15 @@ ALIGNS: tuple[Mechanism, ...] = (
         lambda s: AdaptiveSpan(max_span=2 * s.radius, ramp=s.radius, heads=s.heads),
     ),
     entry("C15", "hard monotonic", HardMonotonic, lambda s: HardMonotonic(heads=s.heads)),
+    Mechanism(
+        row="C15",
+        name="hard monotonic, normalised energy",
+        column="score",
+        module=NormalisedAdditive,
+        make=energy,
+        context_fields=HardMonotonic.context_fields,
+        served=attended(energy, score="additive", align="hard monotonic"),
+    ),
     entry(
         "C15",
         "monotonic chunkwise",
@@ -116,7 +161,7 @@ ALIGNS: tuple[Mechanism, ...] = (
         "distance-aware",
         DistanceAware,
         lambda s: DistanceAware(radius=2 * s.radius),
-        note="distances are words apart in the text; trees and graphs are for callers of the module to give",
+        served=lambda make: beside.distances(make, align="distance-aware"),
     ),
     entry(
         "C17",

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from models.attention.core import Attention
 from models.attention.flat import over_keys
+from models.attention.queries.auxiliary import AuxiliaryQuery
 from models.attention.queries.capsule import CapsuleAttention
 from models.attention.queries.decoder import Decoder
 from models.attention.queries.label_wise import LabelWise
@@ -20,7 +21,7 @@ from models.attention.score import Dot, PerHead, SelfAttentive
 from models.catalogue.examples import AXES, Inputs, calling, feature_inputs, question_inputs
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import SMALL, Mechanism, Sizes
-from models.testbed import pair_forms
+from models.testbed import beside, pair_forms
 from models.testbed import sentence_forms as forms
 from models.testbed.form import read_by
 from models.testbed.taxonomy import ADDITIVE
@@ -62,6 +63,12 @@ def decoder_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
     return begin | feature_inputs(sizes, generator)
 
 
+def variable_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
+    """Variables beside features; the first instance has no features."""
+    variables = torch.randn(sizes.batch, SMALL.variables, generator=generator)
+    return {"variables": variables} | feature_inputs(sizes, generator)
+
+
 def pool(s: Scale) -> SelfAttentivePool:
     """Without a query."""
     return SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=s.d, d_w=s.d_w)))
@@ -84,6 +91,17 @@ QUERIES: tuple[Mechanism, ...] = (
         outputs=("states", "context", "weights"),
         axes=AXES | {"state": ("batch", None), "outputs": ("batch", None, None)},
         served=forms.decoder(),
+    ),
+    Mechanism(
+        row="H1",
+        name="basic query of auxiliary variables",
+        column="queries",
+        module=AuxiliaryQuery,
+        make=beside.asking_by_variables,
+        make_inputs=variable_inputs,
+        call=calling("variables", "features", "mask"),
+        axes=AXES | {"variables": ("batch", None)},
+        served=beside.variables(),
     ),
     asking(
         row="H2",
@@ -132,6 +150,7 @@ QUERIES: tuple[Mechanism, ...] = (
         make=forms.parsing,
         call=call_asking,
         served=forms.syntactic(),
+        note="the head has a parser's form and learns with the task; `syntax_head_loss` teaches it a parse",
     ),
     asking(
         row="H5",

@@ -1,28 +1,29 @@
-"""Training signals in the catalogue, rows I1 to I7 and the losses of H6 and H8."""
+"""Training signals, rows I1 to I7 and the losses of H6 and H8, and what of I2 and I5 a model serves."""
 
 from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.attention import signals
 from models.catalogue.examples import Inputs, some
 from models.catalogue.mechanism import FEATURES as D
-from models.catalogue.mechanism import HEADS, Mechanism, Sizes
+from models.catalogue.mechanism import HEADS, Axes, Mechanism, Sizes
+from models.testbed import coverage
+from models.testbed import sentence_forms as forms
+from models.testbed.coverage import Signal
+from models.testbed.form import ServedForm, read_by
+from models.testbed.queries import Judged
 
 CLASSES = 4
-
-
-class Signal(nn.Module):
-    """A function as a module without parameters."""
-
-    def __init__(self, function: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *tensors: Tensor | float) -> Tensor:
-        return self.function(*tensors)
+AXES: dict[str, Axes] = {
+    "features": ("batch", "key", None),
+    "key_mask": ("batch", "key"),
+    "fertility": ("batch", "key"),
+    "state": ("batch", "key", None),
+    "question": ("batch", None, None),
+}
 
 
 def signal_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
@@ -64,9 +65,28 @@ def signal_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
     }
 
 
-def signal(row: str, name: str, function: Callable[..., Tensor], *reads: str, output: str = "loss") -> Mechanism:
+def reading(*names: str) -> Callable[[Sizes, torch.Generator], Inputs]:
+    """These of the inputs alone."""
+
+    def make(sizes: Sizes, generator: torch.Generator) -> Inputs:
+        made = signal_inputs(sizes, generator)
+        return {name: made[name] for name in names}
+
+    return make
+
+
+def signal(
+    row: str,
+    name: str,
+    function: Callable[..., Tensor],
+    *reads: str,
+    output: str = "loss",
+    served: ServedForm | None = None,
+) -> Mechanism:
     """A signal that takes these of the inputs as its arguments."""
     return trained(
+        make_inputs=reading(*reads),
+        served=served,
         row=row,
         name=name,
         module=function,
@@ -81,7 +101,7 @@ def query_rows(mask: Tensor) -> Tensor:
     return mask.unsqueeze(1)
 
 
-trained = partial(Mechanism, column="signals", make_inputs=signal_inputs)
+trained = partial(Mechanism, column="signals", make_inputs=signal_inputs, axes=AXES)
 SIGNALS: tuple[Mechanism, ...] = (
     signal("I1", "supervised attention, cross-entropy", signals.gold_cross_entropy, "weights", "gold"),
     signal("I1", "supervised attention, squared error", signals.gold_squared_error, "weights", "gold"),
@@ -91,7 +111,10 @@ SIGNALS: tuple[Mechanism, ...] = (
         row="I2",
         name="attention that was trained on rationales",
         module=signals.RationaleAttention,
-        make=lambda s: signals.RationaleAttention(d_k=s.d, classes=2),
+        make=forms.judging,
+        make_inputs=reading("features", "key_mask"),
+        served=read_by(lambda t: Judged(module=forms.judging(t), d=t.d), score="self-attentive", align="sigmoid"),
+        note="it learns with the task; `studies/signals` trains it on rationales first",
         call=lambda module, i: module(i["features"], i["key_mask"]),
         outputs=("context", "weights"),
     ),
@@ -111,13 +134,23 @@ SIGNALS: tuple[Mechanism, ...] = (
         call=lambda module, i: (module(i["weights"], i["teacher"], query_rows(i["query_mask"])),),
         outputs=("loss",),
     ),
-    signal("I5", "coverage, symbolic", signals.coverage, "weights", output="coverage"),
-    signal("I5", "coverage by fertility", signals.fertility_coverage, "weights", "fertility", output="coverage"),
+    signal("I5", "coverage, symbolic", signals.coverage, "weights", output="coverage", served=coverage.covered()),
+    signal(
+        "I5",
+        "coverage by fertility",
+        signals.fertility_coverage,
+        "weights",
+        "fertility",
+        output="coverage",
+        served=coverage.covered(fertility=True),
+    ),
     trained(
         row="I5",
         name="predicted fertility",
         module=signals.Fertility,
         make=lambda s: signals.Fertility(d_k=s.d, most=3.0),
+        make_inputs=reading("features"),
+        served=coverage.covered(fertility=True),
         call=lambda module, i: (module(i["features"]),),
         outputs=("fertility",),
     ),
@@ -127,6 +160,8 @@ SIGNALS: tuple[Mechanism, ...] = (
         name="coverage, sub-symbolic",
         module=signals.CoverageVectors,
         make=lambda s: signals.CoverageVectors(d_c=3, d_k=s.d, d_q=s.d, heads=s.heads),
+        make_inputs=reading("state", "weights", "features", "question"),
+        served=coverage.by_vectors(),
         call=lambda module, i: (module(i["state"], i["weights"][:, :, :1], i["features"], i["question"]),),
         outputs=("state",),
     ),

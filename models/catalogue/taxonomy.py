@@ -13,15 +13,15 @@ Written by `make docs` from the registry and from what tests proved when they la
 A mark ✓ says that tests passed for each mechanism of the row, and that the class named here took part in them: its
 outputs equal an oracle's in `tests/oracles`, written from the paper (**oracle**); its exported graph gives what PyTorch
 gives at sizes that were not exported (**exported**); and a server answers with its weights over a socket what PyTorch
-answers (**served**). What is only there to train with (–) is not exported or served. Where a served form stands for
-another idea than the paper's, it says so after the class.
+answers (**served**). A row is **train-only** where all of it acts in training alone, so that nothing of it is in a
+graph (–). Where a served form stands for another idea than the paper's, it says so after the class.
 
 Rows A to I are here. Published models, which are rows J and later, are on [a page of their own](models.md).
 
 | row | name | where | mechanisms | equations | oracle | exported | served | done |
 |---|---|---|---|---|---|---|---|---|
 """
-YES, NO, NOT_MEANT = "✓", "·", "–"
+YES, NO, NOT_MEANT, TRAIN_ONLY = "✓", "·", "–", "train-only"
 KINDS = ("oracle", "exported", "served")
 
 
@@ -53,7 +53,7 @@ def line(row: Row, found: Sequence[Mechanism], evidence: Evidence) -> str:
         ", ".join(named(m) for m in found) or "none",
         "; ".join(dict.fromkeys(m.equation for m in found)),
         *marks,
-        NO if NO in marks else YES,
+        NO if NO in marks else TRAIN_ONLY if NOT_MEANT in marks else YES,
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

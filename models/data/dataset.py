@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bundle.errors import LimelightError
-from bundle.values import Graph, Image, Instance, Pair, Sentences, Text
+from bundle.values import Graph, Image, Instance, Pair, Sentences, TensorValue, Text
 from models.data.gold import Gold, Span, describe
 
 T = TypeVar("T")
@@ -130,6 +130,9 @@ def parts(example: Example) -> Iterator[bytes]:
                     yield str(array.shape).encode()
                     yield array.tobytes()
                 yield from (name.encode() for name in names)
+            case TensorValue(array):
+                yield f"{array.dtype} {array.shape}".encode()
+                yield array.tobytes()
             case other:
                 raise TypeError(f"no example holds a {type(other).__name__}")
 

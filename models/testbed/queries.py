@@ -14,6 +14,7 @@ from models.attention.queries.label_wise import LabelLinear, LabelWise
 from models.attention.queries.multi_head import MultiHead
 from models.attention.queries.pool import SelfAttentivePool
 from models.attention.queries.specialised import AverageQuery, average
+from models.attention.signals import RationaleAttention
 from models.attention.signals.disagreement import output_agreement, position_agreement, subspace_agreement
 from models.cards.labels import LabelSet, numbered
 from models.cards.maps import MapKind, map_of
@@ -86,6 +87,19 @@ class Decoding(OneMap):
             output = self.fed_back(scores.softmax(-1))
             rows.append(weights)
         return scores, {ATTENTION: torch.cat(rows, 2)}
+
+
+class Judged(OneMap):
+    """A classifier of reasons decides how much each word counts (I2)."""
+
+    module: RationaleAttention
+
+    def __init__(self, *, module: RationaleAttention, d: int) -> None:
+        super().__init__(module=module, d=d, query="self-attentive")
+
+    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
+        vector, weights = self.module(features, mask)
+        return vector, {ATTENTION: weights}
 
 
 class Disagreeing(Asked):

@@ -3,7 +3,7 @@
 Which of the three a mechanism needs follows from what it reads: positions of its queries, or its own earlier weights.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -161,11 +161,13 @@ class Stepwise(FeatureReader):
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
         keys = mask[:, None, None, :]
         start = self.ask(average(features, mask))
-        coverage = torch.zeros_like(keys, dtype=features.dtype)
+        nothing = torch.zeros_like(keys, dtype=features.dtype)
         previous: Tensor | None = None
         found: Tensor | None = None
-        rows, vectors = [], []
+        rows: list[Tensor] = []
+        vectors = []
         for step, place in enumerate(self.place.unbind(0)):
+            coverage = self.covered(rows, nothing, features)
             context = Context(
                 previous_weights=previous,
                 coverage=coverage,
@@ -176,10 +178,14 @@ class Stepwise(FeatureReader):
             carried = self.carried(start + place, features, keys, context)
             vector, weights = self.module(start + place, features, keys, context)
             previous = weights if carried is None else carried
-            coverage, found = coverage + weights, vector.unsqueeze(1)
+            found = vector.unsqueeze(1)
             vectors.append(vector)
             rows.append(weights)
         return torch.cat(vectors, -1).squeeze(1), {ATTENTION: torch.cat(rows, 2)}
+
+    def covered(self, rows: Sequence[Tensor], nothing: Tensor, features: Tensor) -> Tensor:
+        """What each word has got at the steps before, of the shape of `nothing`."""
+        return sum(rows, nothing)
 
     def carried(self, query: Tensor, features: Tensor, mask: Tensor, context: Context) -> Tensor | None:
         """What the next step starts from, where that is something else than the weights."""

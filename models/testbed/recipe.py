@@ -3,20 +3,32 @@
 from dataclasses import dataclass
 from functools import partial
 
+from bundle.values import TensorValue
 from limelight.suggestions import similar
 from models.cards.card import Card
 from models.catalogue.mechanism import Mechanism
 from models.catalogue.registry import MECHANISMS
-from models.data import docstrings, rows, tokenizers
+from models.data import beside, digits, docstrings, folder, rows, tokenizers
 from models.data.dataset import DataError, Dataset, classes
 from models.network import Network
 from models.tasks.classify import Classify
+from models.testbed.beside import DISTANCES, VARIABLES
+from models.testbed.picture import PICTURE
 from models.testbed.text import Texts
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
 
 TOKENIZER = "tokenizer.json"
-DATA = {"sentence": rows.TEXTS, "pair": rows.TEXT_PAIRS, "aspect": rows.ASPECTS, "document": rows.DOCUMENTS}
+DATA: dict[str, folder.Kind] = {
+    "sentence": rows.TEXTS,
+    "pair": rows.TEXT_PAIRS,
+    "aspect": rows.ASPECTS,
+    "document": rows.DOCUMENTS,
+    DISTANCES: beside.PARSED,
+    VARIABLES: beside.MEASURED,
+    PICTURE: folder.IMAGES,
+}
+BUILTIN = {"sentence": docstrings.texts, "document": docstrings.dataset, PICTURE: digits.dataset}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +39,7 @@ class MechanismConfig:
     dropout: float = 0.3
     max_tokens: int = 64
     max_sentences: int = 32
+    variables: int = 3
 
 
 def recipe_of(name: str) -> Recipe[MechanismConfig]:
@@ -41,25 +54,34 @@ def recipe_of(name: str) -> Recipe[MechanismConfig]:
     if mechanism.served is None:
         raise DataError(f"{name!r} is there to train other mechanisms with; it is no model of its own")
     task = mechanism.served.task
-    builtin = {"sentence": docstrings.texts, "document": docstrings.dataset}.get(task)
     return Recipe(
         config=MechanismConfig,
-        prepare=prepare,
+        prepare=partial(prepare, task),
         network=partial(build, mechanism),
         needs_files=True,
         card=partial(card, mechanism),
         task=Classify(),
         data=DATA[task],
         presets=PRESETS,
-        builtin=builtin,
+        builtin=BUILTIN.get(task),
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[MechanismConfig]:
-    """The training part's words and classes."""
+def prepare(task: str, dataset: Dataset, preset: Preset) -> Blueprint[MechanismConfig]:
+    """The training part's words, variables and classes. Raises: DataError where variables are not always as many."""
     values = [value for example in dataset.train for value in example.instance.values()]
-    tokenizer = tokenizers.words(tokenizers.texts_of(values), vocabulary=preset.vocabulary)
-    return Blueprint(MechanismConfig(**preset.sizes), classes(dataset), {TOKENIZER: tokenizer})
+    sizes = {**preset.sizes}
+    if task == VARIABLES:
+        counts = {len(value.array) for value in values if isinstance(value, TensorValue)}
+        if len(counts) > 1:
+            raise DataError(
+                f"examples have from {min(counts)} to {max(counts)} variables; each has as many as the others"
+            )
+        sizes["variables"] = counts.pop()
+    files = {}
+    if task != PICTURE:
+        files[TOKENIZER] = tokenizers.words(tokenizers.texts_of(values), vocabulary=preset.vocabulary)
+    return Blueprint(MechanismConfig(**sizes), classes(dataset), files)
 
 
 def build(mechanism: Mechanism, blueprint: Blueprint[MechanismConfig]) -> Network:
@@ -76,12 +98,13 @@ def texts(blueprint: Blueprint[MechanismConfig]) -> Texts:
     """What it reads and tells apart."""
     config = blueprint.config
     return Texts(
-        tokenizer=blueprint.files[TOKENIZER],
+        tokenizer=blueprint.files.get(TOKENIZER, ""),  # pictures have none
         labels=blueprint.labels,
         d=config.d,
         dropout=config.dropout,
         max_tokens=config.max_tokens,
         max_sentences=config.max_sentences,
+        variables=config.variables,
     )
 
 

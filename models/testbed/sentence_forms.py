@@ -18,6 +18,7 @@ from models.attention.queries.self_attention import SelfAttention
 from models.attention.queries.specialised import AverageQuery
 from models.attention.queries.transforms import MixContext
 from models.attention.score import Additive, BiasedGeneral, Dot, PerHead, ScaledDot, Score, SelfAttentive
+from models.attention.signals import RationaleAttention
 from models.cards.labels import LabelSet, numbered
 from models.tasks.heads import Scores
 from models.testbed import sentence as sentences
@@ -191,6 +192,11 @@ def every_token() -> ServedForm:
 def capsules(texts: Texts) -> Reader:
     """A capsule a class, by dot products as in the paper."""
     return Capsular(module=capsule(texts), texts=texts)
+
+
+def judging(s: Scale) -> RationaleAttention:
+    """A classifier of reasons for each class."""
+    return RationaleAttention(d_k=s.d, classes=s.classes)
 
 
 def capsule(s: Scale) -> CapsuleAttention:

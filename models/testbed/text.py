@@ -19,6 +19,7 @@ FILTERS = 3  # of a Gaussian grid
 OUTPUTS = 3  # rows of an importance matrix
 RANDOM_FEATURES = 64
 PARTS = 4  # heads of multi-head attention
+VARIABLES = 3  # beside a text, where no data say how many
 CLASSES = 4  # where no text decides
 
 
@@ -28,7 +29,8 @@ class Scale:
 
     d: of features. d_hidden: of hidden layers inside a mechanism; 0 for d. heads: of a score or an alignment itself;
     parts: those of multi-head attention, between which d is divided. max_tokens: the longest input. radius: of local
-    windows, in words. filters: of a Gaussian grid. outputs: rows of an importance matrix.
+    windows, in words. filters: of a Gaussian grid. outputs: rows of an importance matrix. variables: numbers that are
+    known beside a text.
     """
 
     d: int = 32
@@ -40,6 +42,7 @@ class Scale:
     filters: int = FILTERS
     outputs: int = OUTPUTS
     random_features: int = RANDOM_FEATURES
+    variables: int = VARIABLES
 
     @property
     def d_w(self) -> int:

@@ -20,7 +20,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from bundle.errors import LimelightError
-from bundle.values import Graph, Image, Instance, Pair, Sentences, Text, Value
+from bundle.values import Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
 from bundle.wire import value_from_wire, value_to_wire
 from limelight.v1 import values_pb2
 from models.cards.card import Card, Metric, TrainedModel, TrainingData
@@ -140,7 +140,7 @@ def write_results(
 
 
 def instance_to_json(instance: Instance) -> dict[str, Any]:
-    """An instance as JSON: texts as they are, images as base64, graphs as the protocol has them."""
+    """An instance as JSON: texts as they are, images as base64, graphs and tensors as the protocol has them."""
     return {name: _value_to_json(value) for name, value in instance.items()}
 
 
@@ -156,6 +156,8 @@ def _value_to_json(value: Value) -> dict[str, Any]:
             return {"image": base64.b64encode(data).decode()}
         case Graph():
             return {"graph": json_format.MessageToDict(value_to_wire(value).graph)}
+        case TensorValue():
+            return {"tensor": json_format.MessageToDict(value_to_wire(value).tensor)}
     raise TypeError(f"{type(value).__name__} is not kept in a run folder")
 
 
@@ -173,6 +175,9 @@ def _value_from_json(content: Mapping[str, Any]) -> Value:
         return Pair(*content["pair"])
     if "graph" in content:
         return value_from_wire(values_pb2.Value(graph=json_format.ParseDict(content["graph"], values_pb2.Graph())), "")
+    if "tensor" in content:
+        sent = json_format.ParseDict(content["tensor"], values_pb2.Tensor())
+        return value_from_wire(values_pb2.Value(tensor=sent), "")
     return Image(base64.b64decode(content["image"]))
 
 

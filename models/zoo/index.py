@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
 
 ZOO = {
-    "bahdanau": Entry("J1", "rnn_search.bahdanau", "last"),
+    "bahdanau": Entry("J1", "rnn_search.bahdanau", "last coverage"),
     "agreement": Entry("R8", "rnn_search.agreement", "apart"),
     "luong": Entry("J2", "rnn_search.luong", "dot concat location local-m local-p unfed"),
     "show-attend-tell": Entry("J3", "captioning.show_attend_tell", "hard free untaught supervised"),
@@ -35,7 +35,7 @@ ZOO = {
     "hatn": Entry("J6", "hierarchical.hatn", "source pnet"),
     "transformer": Entry("J7", "transformer.transformer"),
     "lcr-rot-hop": Entry("J8", "aspects.lcr_rot", "one"),
-    "dme": Entry("J9", "meta_embeddings.dme", "contextualised neighbours spelling learned"),
+    "dme": Entry("J9", "meta_embeddings.dme", "contextualised concatenated neighbours spelling learned"),
     "disan": Entry("J10", "disan.disan", "bilstm"),
     "resan": Entry("L15", "disan.resan", "soft"),
     "sagan": Entry("J11", "generative.sagan", "plain"),

@@ -6,7 +6,7 @@ ENTERS: Mapping[str, str] = {  # by the form of a task
     "asking": (
         "Here: scores that compare a key with what is asked, and alignments that need no order of the keys. Not "
         "applicable: scores that read no query or no key, windows and monotonic alignments (what is asked for may"
-        " stand anywhere), bounds and memories (nothing is asked twice)."
+        " stand anywhere), bounds and memories (nothing is asked twice). De-attention has its paper's doubled gate."
     ),
     "writing": (
         "Here: scores that compare, and what acts on places, on the order of steps or on earlier weights where "
@@ -50,5 +50,13 @@ ABSENT: Mapping[str, str] = {
     "bilinear affinity": "is attentive pooling",
     "specialised query, average": "asks with the average of the text: a constant, which is here, says as much",
     "multi-head with a syntactic head": "learns from parsed sentences: no task here has any",
+    "selective grid of Gaussians, of a picture": "reads pictures: here are texts",
+    "hard monotonic, normalised energy": "is hard monotonic with another score",
+    "basic query of auxiliary variables": "no task here has any",
+    "attention that was trained on rationales": "the study of signals has it on marked reviews",
+    "coverage, symbolic": "is what coverage-aware reads",
+    "coverage by fertility": "as symbolic coverage",
+    "predicted fertility": "as symbolic coverage",
+    "coverage, sub-symbolic": "keeps vectors where coverage-aware has numbers",
     "multi-hop, context in the query": "is the multi-hop that mixes question and context",
 }

@@ -5,6 +5,7 @@ TITLES = {
     "han-mean": "the same encoders, plain averages",
     "bahdanau": "RNNsearch",
     "bahdanau-last": "the same decoder, last states only",
+    "bahdanau-coverage": "the same with coverage vectors",
     "gat": "graph attention",
     "gat-mean": "the same network, plain averages",
     "gat-v2": "the same network, GATv2's score",
@@ -30,6 +31,7 @@ TITLES = {
     "diversity-lstm-plain": "the same without conicity in the loss",
     "dme": "dynamic meta-embeddings",
     "dme-contextualised": "the same, contextualised",
+    "dme-concatenated": "all embeddings beside each other, without attention",
     "dme-neighbours": "embeddings counted from neighbours alone",
     "dme-spelling": "embeddings counted from spelling alone",
     "dme-learned": "learned embeddings alone",
@@ -103,7 +105,7 @@ TITLES = {
 # What a model is compared with, where more than attention is left out, and what every model's controls are called.
 ABLATIONS = {
     "han": ("han-mean",),
-    "bahdanau": ("bahdanau-last",),
+    "bahdanau": ("bahdanau-last", "bahdanau-coverage"),
     "agreement": ("agreement-apart",),
     "gat": ("gat-mean", "gat-v2"),
     "gaan": ("gaan-ungated",),
@@ -112,7 +114,7 @@ ABLATIONS = {
     "transparent": ("transparent-last",),
     "universal": ("universal-fixed",),
     "rnn-capsule": ("rnn-capsule-probability",),
-    "dme": ("dme-neighbours", "dme-spelling", "dme-learned", "dme-contextualised"),
+    "dme": ("dme-neighbours", "dme-spelling", "dme-learned", "dme-concatenated", "dme-contextualised"),
     "memn2n": ("memn2n-one",),
     "qanet": ("qanet-convolved",),
     "label-wise-lstm": ("label-wise-lstm-shared",),

@@ -46,6 +46,7 @@ class Claim:
 
 CLAIMS = (
     Claim("Bahdanau 2015", "an alignment for each word beats one vector", "bahdanau", ("bahdanau-last",)),
+    Claim("Bahdanau 2015", "coverage (Tu 2016) helps", "bahdanau-coverage", ("bahdanau",), own=True),
     Claim("Luong 2015", "a window around a predicted place is no worse (by a point)", "luong-local-p", ("luong",), 1),
     Claim("Luong 2015", "and aligns as well", "luong-local-p", ("luong",), 1, ALIGNMENT_ERRORS),
     Claim("Cheng 2016", "two directions that agree rewrite better than apart", "agreement", ("agreement-apart",)),
@@ -122,6 +123,7 @@ CLAIMS = (
         "dme",
         ("dme-neighbours", "dme-spelling", "dme-learned"),
     ),
+    Claim("Kiela 2018", "and all of them beside each other", "dme", ("dme-concatenated",)),
     Claim(
         "Kiela 2018",
         "and so they do where the sentence decides",

@@ -94,7 +94,7 @@ TABLE = (
         for seed in range(3)
         for model in (
             *(f"dme{control}" for control in _CONTROLS),
-            *(f"dme-{other}" for other in ("contextualised", "neighbours", "spelling", "learned")),
+            *(f"dme-{other}" for other in ("contextualised", "neighbours", "spelling", "learned", "concatenated")),
         )
     ),
     *(
@@ -152,7 +152,7 @@ TABLE = (
         )
         for seed in range(3)
         for model in (
-            *("luong", "luong-local-p", "luong-unfed", "bahdanau", "bahdanau-last"),
+            *("luong", "luong-local-p", "luong-unfed", "bahdanau", "bahdanau-last", "bahdanau-coverage"),
             *(() if seed else ("luong-uniform", "luong-frozen", "luong-local-m", "luong-location")),
             *(() if seed else ("bahdanau-uniform", "bahdanau-frozen")),
         )

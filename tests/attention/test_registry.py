@@ -55,6 +55,15 @@ def test_a_row_is_done_only_with_all_evidence() -> None:
     assert line(row, [], full).endswith("| · |")
 
 
+def test_a_row_is_train_only_where_nothing_of_it_is_served() -> None:
+    names = [m.name for m in MECHANISMS]
+    full = Evidence(oracle=names, exported=names, served=names)
+    ends = {row.id: line(row, find(row.id), full).split(" | ")[-1] for row in ROWS}
+    assert {row for row, end in ends.items() if end == "train-only |"} == {"H8", "I1", "I4", "I6", "I7"}
+    unproved = Evidence(oracle=[], exported=names, served=names)
+    assert line(next(row for row in ROWS if row.id == "I1"), find("I1"), unproved).endswith("| · |")
+
+
 def report(passed: bool, *proofs: tuple[str, object]) -> pytest.TestReport:
     return pytest.TestReport(
         nodeid="a test", location=("", 0, ""), keywords={}, outcome="passed" if passed else "failed", longrepr=None,

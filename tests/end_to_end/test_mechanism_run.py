@@ -25,6 +25,8 @@ def lines(task: str) -> str:
             "pair": (label, " ".join(words), filled),
             "aspect": (label, " ".join(words[:3]), word, " ".join(words[3:])),
             "document": (label, f"{' '.join(words)}. {filled}."),
+            "distances": (label, filled, "2 3 0 3 4 3 6"),
+            "variables": (label, filled, f"{number % 3} 0.5"),
         }
         made.append("\t".join(fields[task]) + "\n")
     return "".join(made)
@@ -38,6 +40,8 @@ def lines(task: str) -> str:
         ("interactive co-attention", "pair"),
         ("rotatory attention, repeated", "aspect"),
         ("hierarchical", "document"),
+        ("distance-aware", "distances"),
+        ("basic query of auxiliary variables", "variables"),
     ],
 )
 def test_every_task_trains_and_is_exported(mechanism: str, task: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import limelight
-from bundle.values import Instance
+from bundle.values import Image, Instance, Pair, TensorValue, Text, Value
 from export.conversion.float16 import convert_to_float16
 from export.pipeline import export_model
 from export.tracing.shared_trace import MAX_MODELS_PER_TRACE, build_graphs_in_shared_traces
@@ -138,6 +138,18 @@ def test_heads_that_differ_have_names(client: limelight.Client) -> None:
 
 def plain(instance: Instance) -> dict[str, object]:
     """An instance as a caller writes it."""
-    return {
-        name: (value.first, value.second) if hasattr(value, "first") else value.text for name, value in instance.items()
-    }
+    return {name: sent(value) for name, value in instance.items()}
+
+
+def sent(value: Value) -> object:
+    """A value as a caller writes it."""
+    match value:
+        case Pair(first, second):
+            return first, second
+        case Image(data):
+            return data
+        case TensorValue(array):
+            return array
+        case Text(text):
+            return text
+    raise TypeError(f"no small task model reads a {type(value).__name__}")

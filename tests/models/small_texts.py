@@ -1,7 +1,11 @@
 """A made-up vocabulary for small task models: no data set is needed to build, train or serve them."""
 
-from bundle.values import Instance, Pair, Text
+import numpy as np
+
+from bundle.values import Instance, Pair, TensorValue, Text
 from models.data import tokenizers
+from models.data.beside import tree_distances
+from models.data.images import png
 from models.testbed.text import Texts
 
 WORDS = "the a cat dog bird sat ran flew on over far away quickly mat tree house and not very . ".split()
@@ -14,12 +18,28 @@ def texts() -> Texts:
 
 
 SENTENCES = ("the cat sat on the mat and a bird flew over the house very quickly .", "dog", "a dog ran far away")
+HEADS = (  # of each word of the sentences
+    (2, 3, 0, 6, 6, 3, 3, 9, 10, 3, 13, 13, 10, 15, 10, 3),
+    (0,),
+    (2, 3, 0, 5, 3),
+)
 INSTANCES: dict[str, tuple[Instance, ...]] = {
     "sentence": tuple({"text": Text(each)} for each in SENTENCES),
     "pair": (
         {"pair": Pair(SENTENCES[0], SENTENCES[2])},
         {"pair": Pair("bird", SENTENCES[0])},
         {"pair": Pair(SENTENCES[2], "not far")},
+    ),
+    "distances": tuple(
+        {"text": Text(each), "distances": TensorValue(tree_distances(heads))}
+        for each, heads in zip(SENTENCES, HEADS, strict=True)
+    ),
+    "variables": tuple(
+        {"text": Text(each), "variables": TensorValue(np.array([place, 1, -place], np.float32))}
+        for place, each in enumerate(SENTENCES)
+    ),
+    "picture": tuple(
+        {"image": png(np.random.default_rng(seed).integers(0, 256, (24, 24 + 8 * seed), np.uint8))} for seed in range(3)
     ),
     "aspect": (
         {"left": Text("the"), "target": Text("very quickly"), "right": Text("ran away over the mat")},

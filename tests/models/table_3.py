@@ -40,6 +40,7 @@ LACKS = {
 # Where a card departs on purpose: what the model itself says in a column, and why.
 DEPARTS = {
     ("luong", "scoring"): (("general",), "the paper's best score, which Table 2 lists beside the multiplicative one"),
+    ("psac", "multiplicity"): (("singular", "multi-head"), "its self-attention has heads, as the authors' code"),
     ("attention-unet", "dimensionality"): (
         ("single-dimensional",),
         "one coefficient for all features of a cell, the paper's choice for one class of objects (§2.1)",

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from limelight.v1 import attention_pb2
+from models.attention.features import ConcatProduct
+from models.attention.score import Additive, MultiDimensional, ScaledDot, Score, SelfAttentive
 from models.zoo.index import ZOO, recipe, variants
 from tests.models import small
 from tests.models.table_3 import AUTHORS, COLUMNS, DEPARTS, LACKS, ROWS, names
@@ -43,3 +46,23 @@ def test_a_card_stands_where_the_survey_has_its_paper(model: str, column: str) -
 def test_a_row_is_of_the_models_paper(model: str) -> None:
     authors: Sequence[str] = small.card(model).description.citation.authors
     assert authors[0] == AUTHORS[ZOO[model].row] and recipe(model)
+
+
+SCORES = {ScaledDot: "scaled multiplicative", **dict.fromkeys((Additive, MultiDimensional, SelfAttentive), "additive")}
+
+
+@pytest.mark.parametrize("name", ["transformer", "mcan", "attention-unet", "attention-unet-features", "psac"])
+def test_a_card_says_which_scores_heads_and_features_the_network_has(name: str) -> None:
+    scores = {type(each) for each in small.build(name).modules() if isinstance(each, Score)}
+    maps = small.card(name).description.maps
+    assert set(said(name, "scoring")) == {SCORES[each] for each in scores - {ConcatProduct}}  # in no table of scores
+    assert ("multi-head" in said(name, "multiplicity")) == any(each.heads > 1 for each in maps)
+    assert ("multi-dimensional" in said(name, "dimensionality")) == any(each.features for each in maps)
+
+
+@pytest.mark.parametrize("name", ["transformer", "mcan", "psac"])
+def test_a_card_says_who_asks(name: str) -> None:
+    kinds = {each.kind for each in small.card(name).description.maps}
+    own = attention_pb2.MAP_KIND_SELF
+    assert own in kinds and kinds - {own}
+    assert said(name, "query") == ["self-attentive", "basic" if name == "transformer" else "specialised"]

@@ -274,7 +274,7 @@ def test_patches_are_cut_row_by_row() -> None:
 LUONGS = [f"luong{variant}" for variant in ("", "-dot", "-concat", "-location", "-local-m", "-local-p", "-unfed")]
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "bahdanau-last", *LUONGS])
+@pytest.mark.parametrize("name", ["bahdanau", "bahdanau-last", "bahdanau-coverage", *LUONGS])
 def test_stepping_gives_what_teacher_forcing_gives(name: str) -> None:
     model = small.make(name)
     assert isinstance(model, GeneratingNetwork)

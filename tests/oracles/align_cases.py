@@ -53,6 +53,28 @@ def gaussian_grid(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
     return {"weights": stacked[0], "context": stacked[1]}
 
 
+def picture_grid(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
+    """Three times three points a query, over the cells of the rows that are there."""
+    layer, weights, contexts = module.align.parameters_of, [], []
+    for asking, cells, there in zip(inputs["query"], inputs["cells"], inputs["mask"], strict=True):
+        keys, allowed = cells.reshape(-1, cells.shape[-1]), np.repeat(there, cells.shape[1])
+        grids = []
+        for query in asking.reshape(-1, asking.shape[-1]):
+            *centre, log_variance, log_stride = array(layer.weight) @ query + array(layer.bias)
+            grids.append(al.picture_grid(cells.shape[1], allowed, 3, np.array(centre), log_variance, log_stride))
+        rows_of_all = np.array(grids).reshape(len(asking), -1, len(keys))
+        weights.append(rows_of_all)
+        contexts.append([[summed(a, keys) for a in of_head] for of_head in rows_of_all])
+    return {"weights": np.array(weights), "context": np.array(contexts)}
+
+
+def energy(m: Any, r: Row) -> Array:
+    """The monotonic alignment over the energy of its paper, whose offset is the alignment's."""
+    parts, length = additive_parameters(m.score, r.head), float(array(m.score.length, r.head).item())
+    e = np.array([scores.normalised_additive(r.query, k, *parts, length) for k in r.keys])
+    return monotonic(m.align, r, e)
+
+
 def monotonic(a: Any, r: Row, e: Array) -> Array:
     """The energy has an offset of its own."""
     offset = float(array(a.offset, r.head).item())
@@ -105,10 +127,9 @@ ALIGN_ORACLES: dict[str, Oracle] = {
     "α-entmax": over_scaled_dot(entmax),
     "positional mask": over_scaled_dot(positional),
     "selective grid of Gaussians": gaussian_grid,
+    "selective grid of Gaussians, of a picture": picture_grid,
     "self-adaptive temperature": over_scaled_dot(temperature),
-    "compositional de-attention": over_scaled_dot(
-        lambda a, r, e: al.de_attention(e, r.allowed, r.query, r.keys, nearer=1 / 6)
-    ),
+    "compositional de-attention": over_scaled_dot(lambda a, r, e: al.de_attention(e, r.allowed, r.query, r.keys)),
     "constrained softmax": over_scaled_dot(
         lambda a, r, e: al.constrained_softmax(e, r.allowed, r.inputs["upper_bounds"])
     ),
@@ -117,6 +138,7 @@ ALIGN_ORACLES: dict[str, Oracle] = {
     ),
     "adaptive span": over_scaled_dot(span),
     "hard monotonic": over_scaled_dot(monotonic),
+    "hard monotonic, normalised energy": by_row(energy),
     "monotonic chunkwise": over_scaled_dot(chunkwise),
     "distance-aware": over_scaled_dot(lambda a, r, e: al.distance_aware(e, r.allowed, r.inputs["distances"], 4)),
     "kernel ratio": by_row(kernel_ratio),

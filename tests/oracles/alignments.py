@@ -99,15 +99,44 @@ def gaussian_grid(count: int, allowed: Array, filters: int, centre: float, log_v
     return grid
 
 
+def picture_grid(columns: int, allowed: Array, filters: int, centre: Array, log_variance: float, log_stride: float):
+    """DRAW, eq. 22-26: the patch of filters × filters points, row by row, over a picture's cells, row by row."""
+    width, height = columns, allowed.sum() / columns
+    longest, variance = max(width, height), 2 * math.exp(log_variance)
+    x = (width + 1) / 2 * (centre[0] + 1) - 1  # positions are counted from 0 here, from 1 in the paper
+    y = (height + 1) / 2 * (centre[1] + 1) - 1
+    stride = max(longest - 1, 0) / (filters - 1) * math.exp(log_stride)
+    grid = np.zeros((filters, filters, len(allowed)))
+    for i in range(1, filters + 1):
+        for j in range(1, filters + 1):
+            down, across = y + (i - filters / 2 - 0.5) * stride, x + (j - filters / 2 - 0.5) * stride
+            energy = [
+                -((c // columns - down) ** 2 + (c % columns - across) ** 2) / variance for c in range(len(allowed))
+            ]
+            grid[i - 1, j - 1] = softmax(np.array(energy), allowed)
+    return grid.reshape(filters**2, -1)
+
+
 def temperature(e: Array, allowed: Array, q: Array, w: Array, u: Array, before: Array, base: float) -> Array:
     """Lin et al. 2018b: softmax(e / λ^tanh(w q_t + u c_{t-1}))."""
     return softmax(e / base ** math.tanh(float(w @ q) + float(u @ before)), allowed)
 
 
 def de_attention(
-    e: Array, allowed: Array, q: Array, keys: Array, *, scale: float = 2.0, centred: bool = False, nearer: float = 1.0
+    e: Array,
+    allowed: Array,
+    q: Array,
+    keys: Array,
+    *,
+    scale: float = 1.0,
+    centred: bool = False,
+    nearer: float | None = None,
 ) -> Array:
-    """Tay et al. 2019: tanh(e) times a sigmoid of the negative L1 distance, doubled or of centred distances."""
+    """Survey C §3: tanh(qk/√d) times sigmoid(G/√d), G the negative L1 distance; doubled or centred as Tay et al. 2019.
+
+    nearer: what G is multiplied by, 1/√d where it is not given.
+    """
+    nearer = 1 / math.sqrt(len(q)) if nearer is None else nearer
     a = np.zeros(len(e))
     far = [sum(abs(q[n] - keys[j, n]) for n in range(len(q))) for j in range(len(e))]
     chosen = [far[j] for j in range(len(e)) if allowed[j]]

@@ -77,6 +77,16 @@ def syntactic_head(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
     )
 
 
+def auxiliary(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
+    """BF §3.3.1: q = tanh(W x + b) of the variables x."""
+    score, found = plain.additive(module.attention), []
+    for x, f, ok in zip(inputs["variables"], inputs["features"], inputs["mask"], strict=True):
+        query = np.tanh(array(module.ask.weight) @ x + array(module.ask.bias))
+        a, c = attend(score, query, f, ok)
+        found.append((c, row(a)))
+    return stacked(found, "context", "weights")
+
+
 def decoder(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
     """Bahdanau et al. 2015: the state asks, what it finds goes into a GRU with the last output."""
     score, found = plain.additive(module.attention), []
@@ -160,6 +170,7 @@ def label_wise(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
 
 QUERY_ORACLES: dict[str, Oracle] = {
     "basic query": decoder,
+    "basic query of auxiliary variables": auxiliary,
     "specialised query, average": average_query,
     "self-attentive query, left out": pool,
     "self-attentive query, trained": pool,

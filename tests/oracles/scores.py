@@ -8,6 +8,11 @@ import numpy as np
 Array = np.ndarray
 
 
+def normalised_additive(q: Array, k: Array, w1: Array, w2: Array, b: Array, w: Array, g: float) -> float:
+    """Raffel et al. 2017, §2.4: g v/‖v‖ · tanh(W s + V h + b)."""
+    return g * additive(q, k, w1, w2, b, w) / math.sqrt(sum(w**2))
+
+
 def additive(q: Array, k: Array, w1: Array, w2: Array, b: Array, w: Array) -> float:
     """Bahdanau et al. 2015: wᵀ tanh(W₁ q + W₂ k + b)."""
     total = 0.0

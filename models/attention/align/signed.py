@@ -14,8 +14,10 @@ class DeAttention(Align):
 
     a_l = tanh(α e_l) · s sigmoid(-β ‖q - k_l‖₁): the first factor adds or subtracts, the second is a gate
 
-    The sigmoid never sees a positive number and is at most ½. The paper names two remedies: scaling it, s = 2 (the
-    default; s = 1 is none), and centring, where the distances are taken less their mean over the query's allowed keys.
+    Over the scaled dot product the defaults are the survey's, tanh(qᵀk / √d) · sigmoid(-‖q - k‖₁ / √d): α = s = 1 and
+    β = 1 / √d, d the size of a query. The sigmoid never sees a positive number and is at most ½. The paper names two
+    remedies: scaling it, s = 2, and centring, where the distances are taken less their mean over the query's allowed
+    keys.
 
     Shapes: scores [..., query, key], context.query [batch, head, query, d], context.key [batch, head, key, d]
         -> weights of the scores' shape, in [-1, 1].
@@ -28,7 +30,9 @@ class DeAttention(Align):
     scale_hardens = False
     needs_query = True
 
-    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, scale: float = 2.0, centred: bool = False) -> None:
+    def __init__(
+        self, *, alpha: float = 1.0, beta: float | None = None, scale: float = 1.0, centred: bool = False
+    ) -> None:
         super().__init__()
         self.alpha, self.beta, self.scale, self.centred = alpha, beta, scale, centred
         self.negative_distance = NegativeDistance(p=1)
@@ -43,7 +47,8 @@ class DeAttention(Align):
             allowed = torch.ones_like(nearness, dtype=torch.bool) if mask is None else mask.expand_as(nearness)
             count = allowed.sum(-1, keepdim=True).clamp(min=1)
             nearness = nearness - keep(nearness, allowed).sum(-1, keepdim=True) / count
-        gate = self.scale * (self.beta * nearness).sigmoid()
+        beta = query.shape[-1] ** -0.5 if self.beta is None else self.beta
+        gate = self.scale * (beta * nearness).sigmoid()
         return keep(torch.tanh(self.alpha * scores) * gate, mask)
 
 

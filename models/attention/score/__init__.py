@@ -10,6 +10,7 @@ from models.attention.score.hybrid import CoverageAware, LocationAware
 from models.attention.score.importance import ImportanceMatrix, MultiDimensional
 from models.attention.score.kernel import GeneralisedKernel, RandomFeatures
 from models.attention.score.location import LocationBased
+from models.attention.score.normalised import NormalisedAdditive
 from models.attention.score.outer_product import ElementwiseProduct, OuterProduct
 from models.attention.score.per_head import PerHead
 from models.attention.score.relation import RelationAware, RelationValues
@@ -35,6 +36,7 @@ __all__ = [
     "LocationBased",
     "MultiDimensional",
     "NegativeDistance",
+    "NormalisedAdditive",
     "OuterProduct",
     "PerHead",
     "RandomFeatures",

@@ -160,7 +160,10 @@ def card(network: Psac, blueprint: Blueprint[PsacConfig]) -> Card:
         | maps_of(network.over_words.layers, of_words)
         | maps_of(network.co_attention, between),
         taxonomy=Taxonomy(
-            scoring="scaled multiplicative", features="parallel co-attention", query=("self-attentive", "specialised")
+            scoring="scaled multiplicative",
+            features="parallel co-attention",
+            query=("self-attentive", "specialised"),
+            multiplicity=("singular", "multi-head"),
         ),
         citation=Citation(
             "Li, Song, Gao, Liu, Huang, He, Gan",

@@ -5,8 +5,10 @@ embeddings, a bidirectional LSTM with the largest of each feature, classes. Cont
 the sentence decides the attention.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
 from tokenizers import Tokenizer as Loaded
 from torch import Tensor, nn
 
@@ -54,29 +56,50 @@ class DmeConfig:
     max_characters: int = 20_000
 
 
+def chosen(config: DmeConfig) -> MetaEmbedding:
+    """Attention over the embeddings. The paper's score is linear, with a bias that softmax does not see: a trained
+    query's dot product.
+    """
+    return MetaEmbedding(
+        pool=SelfAttentivePool(attention=Attention(score=Dot()), d_q=2 if config.contextualised else config.d),
+        sizes=[config.d_embedding] * len(config.embeddings),
+        d=config.d,
+        encode=BiLstm(d_in=config.d, d_hidden=1) if config.contextualised else None,
+    )
+
+
+class Concatenated(nn.Module):
+    """All embeddings of a word beside each other, x_j = [w_1j; …; w_nj] (paper §4, the baseline): nothing is chosen.
+
+    Shapes: embeddings, each [batch, token, d_embedding] -> [batch, token, d_out], no weights.
+    """
+
+    def __init__(self, config: DmeConfig) -> None:
+        super().__init__()
+        self.d_out = config.d_embedding * len(config.embeddings)
+
+    def forward(self, embeddings: Sequence[Tensor], mask: Tensor) -> tuple[Tensor, None]:
+        return torch.cat(tuple(embeddings), -1), None
+
+
 class Dme(Network):
     """Text -> classes, with how much each embedding of each word counts.
 
     x_ij = P_i w_ij + b_i;  x_j = Σ_i a_ij x_ij, a_j = softmax_i(aᵀ x_ij) (eq. 1–3);  h = BiLSTM(x);  s = max_j h_j
     Contextualised: a_j = softmax_i(aᵀ h_ij), h_i = BiLSTM(x_i) of one unit in each direction
+    join: makes what joins the embeddings of a word.
 
     Shapes: token_ids int64 [batch, token], token_mask bool of the same -> logits [batch, class],
         map `meta` [batch, 1, token, embedding].
     """
 
-    def __init__(self, config: DmeConfig) -> None:
+    def __init__(self, config: DmeConfig, *, join: Callable[[DmeConfig], nn.Module] = chosen) -> None:
         super().__init__()
-        self.config, d = config, config.d
+        self.config = config
         self.tables = tables(config.embeddings, vocabulary=config.vocabulary, d=config.d_embedding)
-        # The score of the paper is linear, with a bias that softmax does not see: a trained query's dot product.
-        d_k = 2 if config.contextualised else d
-        self.meta = MetaEmbedding(
-            pool=SelfAttentivePool(attention=Attention(score=Dot()), d_q=d_k),
-            sizes=[config.d_embedding] * len(config.embeddings),
-            d=d,
-            encode=BiLstm(d_in=d, d_hidden=1) if config.contextualised else None,
-        )
-        self.encoder = BiLstm(d_in=d, d_hidden=config.d_hidden)
+        self.meta = join(config)
+        d_in = self.meta.d_out if isinstance(self.meta, Concatenated) else config.d
+        self.encoder = BiLstm(d_in=d_in, d_hidden=config.d_hidden)
         self.dropout = nn.Dropout(config.dropout)
         self.classify = Scores(d_in=self.encoder.d_out, d_out=config.classes, dropout=config.dropout)
 
@@ -85,7 +108,7 @@ class Dme(Network):
         words, weights = self.meta([self.dropout(table(ids)) for table in self.tables.values()], mask.unsqueeze(-1))
         states = self.encoder(words, mask)
         largest = fill(states, mask.unsqueeze(-1)).amax(1)
-        return Answer({"logits": self.classify(largest)}, {"meta": weights})
+        return Answer({"logits": self.classify(largest)}, {} if weights is None else {"meta": weights})
 
 
 def start(network: Dme, dataset: Dataset, blueprint: Blueprint[DmeConfig]) -> None:
@@ -98,7 +121,7 @@ def start(network: Dme, dataset: Dataset, blueprint: Blueprint[DmeConfig]) -> No
 
 
 def card(network: Dme, blueprint: Blueprint[DmeConfig]) -> Card:
-    """Describe the network."""
+    """Describe the network; one that chooses nothing has no map."""
     config = network.config
     text = TextInput(
         summary="A sentence or a short text.",
@@ -106,13 +129,13 @@ def card(network: Dme, blueprint: Blueprint[DmeConfig]) -> Card:
         max_tokens=config.max_tokens,
     )
     kinds = LabelSet(name="embeddings", kind="representations", names=config.embeddings)
-    chosen = Attends(text.tokens(), kinds, "How much each embedding counts for each word.", kind="pool")
+    choice = Attends(text.tokens(), kinds, "How much each embedding counts for each word.", kind="pool")
     return describe(
         title="Contextualised dynamic meta-embeddings" if config.contextualised else "Dynamic meta-embeddings",
         summary="Classifies a text whose words have several embeddings each; attention chooses between them.",
         inputs=[text],
         results=[Classes(labels=blueprint.labels)],
-        maps=maps_of(network.meta, {"meta": chosen}),
+        maps={} if isinstance(network.meta, Concatenated) else maps_of(network.meta, {"meta": choice}),
         taxonomy=Taxonomy(scoring="additive", representations="multi-representational", query="self-attentive"),
         citation=Citation(
             "Kiela, Wang, Cho", "Dynamic Meta-Embeddings for Improved Sentence Representations", 2018, "EMNLP"
@@ -149,5 +172,6 @@ DME = Recipe(
     presets=PRESETS,
 )
 DME_CONTEXTUALISED = DME.changed(contextualised=True)
-# What choosing is compared with: each embedding alone.
+# What choosing is compared with: all embeddings beside each other, and each alone.
+DME_CONCATENATED = DME.with_parts(join=Concatenated)
 DME_NEIGHBOURS, DME_SPELLING, DME_LEARNED = (DME.changed(embeddings=(name,)) for name in ALL)

@@ -47,6 +47,8 @@ class RnnSearch(GeneratingNetwork):
         with the end token -> scores [batch, output, token], map `decoder.cross` [batch, head = 1, output, source].
     """
 
+    states: tuple[str, ...] = ("state",)  # what a step leaves for the next
+
     def __init__(self, config: RnnSearchConfig, *, score: Score | None = None) -> None:
         super().__init__()
         self.config = config
@@ -88,8 +90,9 @@ class RnnSearch(GeneratingNetwork):
         """
         embedded = self.dropout(self.target_embedding(token))
         hidden, context, weights = self.attend(embedded, tensors)
-        next_state = self.decoder(torch.cat([embedded, context], -1), tensors["state"])
-        return StepAnswer(self.scores(hidden), {"next_state": next_state}, {"decoder.cross": weights[:, :, 0]})
+        states = self.advance(embedded, context, weights, tensors)
+        following = {f"next_{name}": state for name, state in states.items()}
+        return StepAnswer(self.scores(hidden), following, {"decoder.cross": weights[:, :, 0]})
 
     def attend(self, embedded: Tensor, tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """The readout t_i [batch, d_maxout], the context c_i [batch, 2 d_encoder], weights [batch, head, 1, source]."""
@@ -104,16 +107,24 @@ class RnnSearch(GeneratingNetwork):
         both = self.readout(torch.cat([state, embedded, context], -1)).unflatten(-1, (self.config.d_maxout, 2))
         return self.dropout(both.amax(-1)), context, weights
 
+    def advance(
+        self, embedded: Tensor, context: Tensor, weights: Tensor, tensors: Mapping[str, Tensor]
+    ) -> Mapping[str, Tensor]:
+        """What the next step starts from, by the names of `states`."""
+        return {"state": self.decoder(torch.cat([embedded, context], -1), tensors["state"])}
+
     def forward(self, **tensors: Tensor) -> Answer:
         fixed = {**self.encode(**tensors), "source_mask": tensors["source_mask"]}
         target = tensors["target_ids"]
         begin = torch.full_like(target[:, :1], self.config.begin)
         embedded = self.dropout(self.target_embedding(torch.cat([begin, target[:, :-1]], 1)))
-        state, hidden, weights = fixed["initial_state"], [], []
+        states: Mapping[str, Tensor] = {name: fixed[f"initial_{name}"] for name in self.states}
+        hidden, weights = [], []
         # The same step as above; only the large last layer waits until it can take all steps at once.
         for each in embedded.unbind(1):
-            read, context, row = self.attend(each, {**fixed, "state": state})
-            state = self.decoder(torch.cat([each, context], -1), state)
+            known = {**fixed, **states}
+            read, context, row = self.attend(each, known)
+            states = self.advance(each, context, row, known)
             hidden.append(read)
             weights.append(row)
         return Answer(
@@ -126,7 +137,10 @@ def parts(network: RnnSearch, blueprint: Blueprint[Any]) -> dict[str, Any]:
     """What the cards of all of them say: inputs, the result, and the map."""
     config = network.config
     text, target = config.source(blueprint.files), config.target(blueprint.files)
-    written = config.written(blueprint.files, states=[State(input="state", output="next_state", start="initial_state")])
+    written = config.written(
+        blueprint.files,
+        states=[State(input=name, output=f"next_{name}", start=f"initial_{name}") for name in network.states],
+    )
     about = "Where the decoder looked in the source before it put out each token."
     cross = Attends(written.steps, text.tokens("source"), about, features=2 * config.d_encoder)
     return {

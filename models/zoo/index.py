@@ -41,6 +41,7 @@ ZOO = {
     "memn2n": Entry("K3", "memory.memn2n", "one"),
     "label-wise-lstm": Entry("K17", "sentences.label_wise", "shared"),
     "diversity-lstm": Entry("K23", "sentences.diversity", "plain"),
+    "san": Entry("K10", "co_attention.san", "one"),
     "mcan": Entry("K26", "co_attention.mcan", "stacked one four"),
     "qanet": Entry("J13", "reading.qanet", "convolved"),
     "rban": Entry("J14", "aspects.rban", "soft"),

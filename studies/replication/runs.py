@@ -227,12 +227,19 @@ TABLE = (
         )
     ),
     *(
+        Run(f"questions-{model}", model, options=("--epochs", "6"))
+        for model in (*(f"san{control}" for control in _CONTROLS), "san-one")
+    ),
+    *(
         Run(f"films-{model}", model)
         for model in (*(f"psac{control}" for control in _CONTROLS), "psac-question", "psac-video")
     ),
     *(
-        Run(f"nlvr-hiecoatt{other}", f"hiecoatt{other}", "nlvr_mini", "CC-BY-4.0")
-        for other in (*_CONTROLS, "-question", "-image")
+        Run(f"nlvr-{model}", model, "nlvr_mini", "CC-BY-4.0")
+        for model in (
+            *(f"hiecoatt{other}" for other in (*_CONTROLS, "-question", "-image")),
+            *(f"san{other}" for other in (*_CONTROLS, "-one")),
+        )
     ),
     *(
         Run(f"mams-{model}-{seed}", model, *_MAMS, ("--seed", str(seed)))

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
+from models.blocks.recurrent import pick
 from models.blocks.regions import Regions
 from models.cards.inputs import ImageInput, TextInput, Tokenizer
 from models.cards.labels import LabelSet
@@ -108,6 +109,11 @@ class Lstm(nn.Module):
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         states: Tensor = self.cell(features)[0]
         return states * mask.unsqueeze(-1)
+
+
+def last_word(states: Tensor, mask: Tensor) -> Tensor:
+    """The state of a question's last word. Shapes: states [batch, word, d], mask [batch, word] -> [batch, 1, d]."""
+    return pick(states, (mask.sum(1, keepdim=True) - 1).clamp(min=0))
 
 
 def few_regions(rows: int, columns: int, cell: int) -> tuple[int, int]:

@@ -42,6 +42,8 @@ ZOO = {
     "label-wise-lstm": Entry("K17", "sentences.label_wise", "shared"),
     "diversity-lstm": Entry("K23", "sentences.diversity", "plain"),
     "san": Entry("K10", "co_attention.san", "one"),
+    "lxmert": Entry("K22", "co_attention.lxmert", "one"),
+    "visualbert": Entry("K22", "co_attention.visualbert", "late"),
     "mcan": Entry("K26", "co_attention.mcan", "stacked one four"),
     "qanet": Entry("J13", "reading.qanet", "convolved"),
     "rban": Entry("J14", "aspects.rban", "soft"),

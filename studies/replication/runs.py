@@ -228,7 +228,11 @@ TABLE = (
     ),
     *(
         Run(f"questions-{model}", model, options=("--epochs", "6"))
-        for model in (*(f"san{control}" for control in _CONTROLS), "san-one")
+        for model in (
+            *(f"san{other}" for other in (*_CONTROLS, "-one")),
+            *(f"lxmert{other}" for other in (*_CONTROLS, "-one")),
+            *(f"visualbert{other}" for other in (*_CONTROLS, "-late")),
+        )
     ),
     *(
         Run(f"films-{model}", model)
@@ -239,6 +243,8 @@ TABLE = (
         for model in (
             *(f"hiecoatt{other}" for other in (*_CONTROLS, "-question", "-image")),
             *(f"san{other}" for other in (*_CONTROLS, "-one")),
+            *(f"lxmert{other}" for other in (*_CONTROLS, "-one")),
+            *(f"visualbert{other}" for other in (*_CONTROLS, "-late")),
         )
     ),
     *(

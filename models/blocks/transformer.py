@@ -56,29 +56,37 @@ class AddAndNorm(nn.Module):
 
 
 class FeedForward(nn.Sequential):
-    """W₂ max(0, W₁ x + b₁) + b₂ (Vaswani et al. 2017, eq. 2)."""
+    """W₂ act(W₁ x + b₁) + b₂, by default with max(0, x) (Vaswani et al. 2017, eq. 2)."""
 
-    def __init__(self, *, d_model: int, d_hidden: int) -> None:
-        super().__init__(nn.Linear(d_model, d_hidden), nn.ReLU(), nn.Linear(d_hidden, d_model))
+    def __init__(self, *, d_model: int, d_hidden: int, act: type[nn.Module] = nn.ReLU) -> None:
+        super().__init__(nn.Linear(d_model, d_hidden), act(), nn.Linear(d_hidden, d_model))
 
 
 class PostNormLayer(AroundAttention, nn.Module):
     """Self-attention, then the position-wise network, with norms behind (Vaswani et al. 2017, Fig. 1, left).
 
-    attention: called as `MultiHead`; by default one of so many heads, with scaled dot products.
+    attention: called as `MultiHead`; by default one of so many heads, with scaled dot products. act: of the
+    position-wise network; BERT's is `nn.GELU` (Devlin et al. 2019, §3).
 
     Shapes: features [batch, position, d_model], mask bool [batch, position] -> the same, weights [batch, head,
         position, position].
     """
 
     def __init__(
-        self, *, d_model: int, d_hidden: int, dropout: float, heads: int = 1, attention: nn.Module | None = None
+        self,
+        *,
+        d_model: int,
+        d_hidden: int,
+        dropout: float,
+        heads: int = 1,
+        attention: nn.Module | None = None,
+        act: type[nn.Module] = nn.ReLU,
     ) -> None:
         super().__init__()
         if attention is None:
             attention = MultiHead(attention=Attention(score=ScaledDot()), d_model=d_model, heads=heads)
         self.attention = attention
-        self.hidden = FeedForward(d_model=d_model, d_hidden=d_hidden)
+        self.hidden = FeedForward(d_model=d_model, d_hidden=d_hidden, act=act)
         self.after_attention, self.after_hidden = (AddAndNorm(d_model=d_model, dropout=dropout) for _ in range(2))
 
     def forward(self, features: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

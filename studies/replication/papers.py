@@ -150,6 +150,12 @@ CLAIMS = (
     Claim("Zhang 2019", "attention lowers the Fréchet distance", "sagan", ("sagan-plain",)),
     Claim("Li 2019", "both co-attentions count", "psac", ("psac-question", "psac-video")),
     Claim("Yu 2018", "self-attention adds to convolutions", "qanet", ("qanet-convolved",)),
+    Claim("Yang 2016", "two attention layers beat one", "san", ("san-one",)),
+    Claim("Tan 2019", "more layers in which the streams meet are better", "lxmert", ("lxmert-one",)),
+    Claim("Tan 2019", "two streams beat one, as Lu 2019 has it of ViLBERT", "lxmert", ("visualbert",), own=True),
+    Claim(
+        "Li 2019", "regions from the first layer on beat regions in the last alone", "visualbert", ("visualbert-late",)
+    ),
     Claim("Yu 2019", "two layers beat one, and their encoder beats stacking", "mcan", ("mcan-one", "mcan-stacked")),
     Claim("Yu 2019", "four layers beat two", "mcan-four", ("mcan",)),
     Claim("Wang 2019", "two samplers beat soft attention", "rban", ("rban-soft",)),

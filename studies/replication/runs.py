@@ -241,12 +241,25 @@ TABLE = (
         )
     ),
     *(
+        Run(f"questions-{model}", model, options=("--epochs", "6"))
+        for model in (
+            *(f"san{other}" for other in (*_CONTROLS, "-one")),
+            *(f"lxmert{other}" for other in (*_CONTROLS, "-one")),
+            *(f"visualbert{other}" for other in (*_CONTROLS, "-late")),
+        )
+    ),
+    *(
         Run(f"films-{model}", model)
         for model in (*(f"psac{control}" for control in _CONTROLS), "psac-question", "psac-video")
     ),
     *(
-        Run(f"nlvr-hiecoatt{other}", f"hiecoatt{other}", "nlvr_mini", "CC-BY-4.0")
-        for other in (*_CONTROLS, "-question", "-image")
+        Run(f"nlvr-{model}", model, "nlvr_mini", "CC-BY-4.0")
+        for model in (
+            *(f"hiecoatt{other}" for other in (*_CONTROLS, "-question", "-image")),
+            *(f"san{other}" for other in (*_CONTROLS, "-one")),
+            *(f"lxmert{other}" for other in (*_CONTROLS, "-one")),
+            *(f"visualbert{other}" for other in (*_CONTROLS, "-late")),
+        )
     ),
     *(
         Run(f"mams-{model}-{seed}", model, *_MAMS, ("--seed", str(seed)))

@@ -86,7 +86,7 @@ image synthesis | J11
 description of images | J3
 description of films |
 speech recognition | hf:Whisper
-visual question answering | J4 K26
+visual question answering | J4 K10 K22 K26
 human communication comprehension |
 user profiling |
 item and user representations |

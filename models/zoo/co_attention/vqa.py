@@ -7,7 +7,9 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
+from models.blocks.recurrent import pick
 from models.blocks.regions import Regions
+from models.blocks.transformer import PostNormLayer
 from models.cards.inputs import ImageInput, TextInput, Tokenizer
 from models.cards.labels import LabelSet
 from models.data import tokenizers
@@ -73,6 +75,22 @@ class VqaConfig:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class BertVqaConfig(VqaConfig):
+    """Sizes of those made of layers of BERT. around: how many cells further each region sees."""
+
+    layers: int = 2
+    heads: int = 4
+    d_hidden: int = 128
+    around: int = 2
+
+    def layer(self) -> PostNormLayer:
+        """Self-attention and a position-wise network (Devlin et al. 2019, §3)."""
+        return PostNormLayer(
+            d_model=self.d, heads=self.heads, d_hidden=self.d_hidden, dropout=self.dropout, act=nn.GELU
+        )
+
+
 C = TypeVar("C", bound=VqaConfig)
 
 
@@ -108,6 +126,29 @@ class Lstm(nn.Module):
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         states: Tensor = self.cell(features)[0]
         return states * mask.unsqueeze(-1)
+
+
+class PlacedWords(nn.Module):
+    """The words of a question, each with its place: E x_i + P_i (Devlin et al. 2019, §3).
+
+    Shapes: ids int64 [batch, word] -> [batch, word, d].
+    """
+
+    def __init__(self, config: VqaConfig) -> None:
+        super().__init__()
+        self.words = nn.Embedding(config.vocabulary, config.d, padding_idx=0)
+        self.places = nn.Embedding(config.max_tokens, config.d)
+        for table in (self.words, self.places):
+            nn.init.normal_(table.weight, std=0.1)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        placed: Tensor = self.words(ids) + self.places.weight[: ids.shape[1]]
+        return placed
+
+
+def last_word(states: Tensor, mask: Tensor) -> Tensor:
+    """The state of a question's last word. Shapes: states [batch, word, d], mask [batch, word] -> [batch, 1, d]."""
+    return pick(states, (mask.sum(1, keepdim=True) - 1).clamp(min=0))
 
 
 def few_regions(rows: int, columns: int, cell: int) -> tuple[int, int]:

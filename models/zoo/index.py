@@ -39,6 +39,7 @@ ZOO = {
     "sagan": Entry("J11", "generative.sagan", "plain"),
     "psac": Entry("J12", "co_attention.psac", "question video"),
     "memn2n": Entry("K3", "memory.memn2n", "one"),
+    "aoa-reader": Entry("K11", "reading.aoa_reader", "average"),
     "label-wise-lstm": Entry("K17", "sentences.label_wise", "shared"),
     "diversity-lstm": Entry("K23", "sentences.diversity", "plain"),
     "mcan": Entry("K26", "co_attention.mcan", "stacked one four"),

@@ -128,6 +128,12 @@ CLAIMS = (
     Claim("Shen 2018", "self-attention beats a BiLSTM of its size", "disan", ("disan-bilstm",)),
     Claim("Sukhbaatar 2015", "several hops beat one", "memn2n", ("memn2n-one",)),
     Claim(
+        "Cui 2017",
+        "a second attention beats the average of the first",
+        "aoa-reader",
+        ("aoa-reader-average",),
+    ),
+    Claim(
         "Barbieri 2018",
         "weights for each label beat one row of weights for all",
         "label-wise-lstm",

@@ -107,6 +107,7 @@ TABLE = (
         for other in (*_CONTROLS, "-shared")
     ),
     *(Run(f"memn2n{other}", f"memn2n{other}") for other in (*_CONTROLS, "-one")),
+    *(Run(f"aoa-reader{other}", f"aoa-reader{other}") for other in (*_CONTROLS, "-average")),
     *(Run(f"qanet{other}", f"qanet{other}") for other in (*_CONTROLS, "-convolved")),
     *(
         Run(

@@ -61,6 +61,7 @@ ZOO = {
     "gpt": Entry("L2", "transformer.gpt"),
     "vit": Entry("L7", "vision.vit"),
     "deit": Entry("L7", "vision.deit", "soft label"),
+    "xcit": Entry("M17", "vision.xcit", "local"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `models.zoo.controls` has them

@@ -104,6 +104,7 @@ CLAIMS = (
     Claim("Zhang 2018", "a gate of each head beats heads that all count in full", "gaan", ("gaan-ungated",)),
     Claim("Touvron 2021", "a teacher's classes teach better than the label twice", "deit", ("deit-label",)),
     Claim("Touvron 2021", "and better than its softened probabilities", "deit", ("deit-soft",)),
+    Claim("El-Nouby 2021", "attention between channels adds to neighbouring patches", "xcit", ("xcit-local",)),
     Claim("Wallaart 2019", "more hops beat one", "lcr-rot-hop", ("lcr-rot-hop-one",)),
     Claim(
         "Wallaart 2019",

@@ -217,6 +217,7 @@ TABLE = (
         for model in ("sagan", "sagan-uniform", "sagan-plain")
     ),
     Run("mnist-vit", "vit", "mnist", _MNIST, ("--epochs", "6")),
+    *(Run(f"xcit{other}", f"xcit{other}") for other in (*_CONTROLS, "-local")),
     *(Run(model, model) for model in (*(f"deit{control}" for control in _CONTROLS), "deit-soft", "deit-label")),
     *(
         Run(f"questions-{model}", model)

@@ -32,6 +32,7 @@ def test_a_model_answers_as_its_paper_says(name: str) -> None:
     network, card = small.make(name), small.card(name)
     for example in small.data(name).test:
         batch = small.batch(card, [card.preprocessor().row(example.instance)])
+        batch = {each: tensor.double() if tensor.is_floating_point() else tensor for each, tensor in batch.items()}
         found = network(**batch)
         wanted = oracle.answer(network, {each: tensor[0].numpy() for each, tensor in batch.items()})
         signals = {f"{SIGNAL}{each}": value for each, value in found.signals.items()}

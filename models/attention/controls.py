@@ -93,6 +93,12 @@ class UniformAggregate(Aggregate):
         return torch.zeros_like(ours) if self.first else ours, torch.zeros_like(theirs) if self.second else theirs
 
 
+@uniform.register
+def _of_aggregate(module: Aggregate) -> UniformAggregate | None:
+    """One without scores gives equal weights where those of its affinity are."""
+    return UniformAggregate(module) if module.has_scores else None
+
+
 class KeepAll(nn.Module):
     """Keeps every position, with the parameters of a selector.
 
@@ -108,5 +114,4 @@ class KeepAll(nn.Module):
 
 
 uniform.register(Score, Uniform)
-uniform.register(Aggregate, UniformAggregate)
 uniform.register(Selector, KeepAll)

@@ -7,6 +7,7 @@ from functools import partial
 from limelight.suggestions import similar
 from models.data import (
     aspects,
+    cloze,
     dates,
     digits,
     docstrings,
@@ -53,6 +54,7 @@ SETS: dict[str, Made] = {
     "numbers": Made(rows.PAIRS, numbers.dataset),
     "snapshots": Made(IMAGES, snapshots.dataset),
     "docstrings": Made(rows.DOCUMENTS, docstrings.dataset),
+    "cloze": Made(rows.TEXT_PAIRS, cloze.dataset),
     "moves": Made(STORIES, moves.dataset),
     "purchases": Made(PASSAGES, purchases.dataset),
     "names": Made(rows.TAGGED, names.dataset),

@@ -104,7 +104,8 @@ class Trainer:
         self.model.train()
         self.optimizer.zero_grad()
         loss, terms = self.task.loss(self.model, batch, self.also)
-        (loss / max(1, terms)).backward()
+        if loss.requires_grad:  # a control can have nothing that its answers follow from
+            (loss / max(1, terms)).backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         self.optimizer.step()
         here.step, here.batch = here.step + 1, here.batch + 1

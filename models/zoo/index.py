@@ -41,6 +41,7 @@ ZOO = {
     "sagan": Entry("J11", "generative.sagan", "plain"),
     "psac": Entry("J12", "co_attention.psac", "question video"),
     "memn2n": Entry("K3", "memory.memn2n", "one"),
+    "aoa-reader": Entry("K11", "reading.aoa_reader", "average"),
     "label-wise-lstm": Entry("K17", "sentences.label_wise", "shared"),
     "diversity-lstm": Entry("K23", "sentences.diversity", "plain"),
     "san": Entry("K10", "co_attention.san", "one"),
@@ -66,6 +67,7 @@ ZOO = {
     "gpt": Entry("L2", "transformer.gpt"),
     "vit": Entry("L7", "vision.vit"),
     "deit": Entry("L7", "vision.deit", "soft label"),
+    "xcit": Entry("M17", "vision.xcit", "local"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `models.zoo.controls` has them

@@ -108,6 +108,7 @@ CLAIMS = (
     Claim("Zhang 2018", "a gate of each head beats heads that all count in full", "gaan", ("gaan-ungated",)),
     Claim("Touvron 2021", "a teacher's classes teach better than the label twice", "deit", ("deit-label",)),
     Claim("Touvron 2021", "and better than its softened probabilities", "deit", ("deit-soft",)),
+    Claim("El-Nouby 2021", "attention between channels adds to neighbouring patches", "xcit", ("xcit-local",)),
     Claim("Wallaart 2019", "more hops beat one", "lcr-rot-hop", ("lcr-rot-hop-one",)),
     Claim(
         "Wallaart 2019",
@@ -133,6 +134,12 @@ CLAIMS = (
     Claim("Shen 2018", "self-attention beats a BiLSTM of its size", "disan", ("disan-bilstm",)),
     Claim("Shen 2018", "attention among chosen tokens beats that among all", "resan", ("resan-soft",)),
     Claim("Sukhbaatar 2015", "several hops beat one", "memn2n", ("memn2n-one",)),
+    Claim(
+        "Cui 2017",
+        "a second attention beats the average of the first",
+        "aoa-reader",
+        ("aoa-reader-average",),
+    ),
     Claim(
         "Barbieri 2018",
         "weights for each label beat one row of weights for all",

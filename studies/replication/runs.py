@@ -107,6 +107,7 @@ TABLE = (
         for other in (*_CONTROLS, "-shared")
     ),
     *(Run(f"memn2n{other}", f"memn2n{other}") for other in (*_CONTROLS, "-one")),
+    *(Run(f"aoa-reader{other}", f"aoa-reader{other}") for other in (*_CONTROLS, "-average")),
     *(Run(f"qanet{other}", f"qanet{other}") for other in (*_CONTROLS, "-convolved")),
     *(
         Run(
@@ -230,6 +231,7 @@ TABLE = (
         for model in ("sagan", "sagan-uniform", "sagan-plain")
     ),
     Run("mnist-vit", "vit", "mnist", _MNIST, ("--epochs", "6")),
+    *(Run(f"xcit{other}", f"xcit{other}") for other in (*_CONTROLS, "-local")),
     *(Run(model, model) for model in (*(f"deit{control}" for control in _CONTROLS), "deit-soft", "deit-label")),
     *(
         Run(f"questions-{model}", model)

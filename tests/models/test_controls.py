@@ -112,3 +112,13 @@ def test_a_control_trains_and_what_is_frozen_stays(control: str, documents: Path
     score = {name for name in weights if ".attention.score." in name}
     assert score and all(torch.equal(weights[name], begun[name]) for name in score)
     assert not torch.equal(weights["classify.linear.weight"], begun["classify.linear.weight"])
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_control_without_anything_to_learn_is_judged_as_it_is(tmp_path: Path) -> None:
+    data = tmp_path / "pairs.tsv"
+    data.write_text(
+        "".join(f"{'ab'[n % 2]}\tit is placeholder {n}\t{'ab'[n % 2]} is here, b or a\n" for n in range(40))
+    )
+    found = run(order("aoa-reader-uniform", data, tmp_path / "run", epochs=1))
+    assert next(each.value for each in found if each.name == "accuracy") == 1.0

@@ -25,6 +25,8 @@ class Aggregate(nn.Module):
     Shapes: affinity [..., batch, head, first, second] -> Pair of weights [..., batch, head, 1, position].
     """
 
+    has_scores = True  # makes `scores`; otherwise weights follow from those of the affinity
+
     def forward(self, affinity: Tensor, first: Side, second: Side, align: Align) -> Pair:
         first_scores, second_scores = self.scores(affinity, first, second, align)
         return Pair(align_row(first_scores, first, align), align_row(second_scores, second, align))

@@ -21,6 +21,8 @@ class AttentionOverAttention(Aggregate):
     Shapes: affinity [..., batch, head, first, second] -> Pair of weights [..., batch, head, 1, position].
     """
 
+    has_scores = False
+
     def forward(self, affinity: Tensor, first: Side, second: Side, align: Align) -> Pair:
         of_first, of_second = both_ways(affinity, first, second, align)
         everywhere = torch.ones_like(of_second[..., :1], dtype=torch.bool).transpose(-2, -1)

@@ -68,6 +68,7 @@ ZOO = {
     "vit": Entry("L7", "vision.vit"),
     "deit": Entry("L7", "vision.deit", "soft label"),
     "xcit": Entry("M17", "vision.xcit", "local"),
+    "minilm": Entry("P22", "vision.minilm", "alone"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `models.zoo.controls` has them

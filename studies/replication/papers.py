@@ -109,6 +109,7 @@ CLAIMS = (
     Claim("Touvron 2021", "a teacher's classes teach better than the label twice", "deit", ("deit-label",)),
     Claim("Touvron 2021", "and better than its softened probabilities", "deit", ("deit-soft",)),
     Claim("El-Nouby 2021", "attention between channels adds to neighbouring patches", "xcit", ("xcit-local",)),
+    Claim("Wang 2020", "learning a teacher's last layer first beats the task alone", "minilm", ("minilm-alone",)),
     Claim("Wallaart 2019", "more hops beat one", "lcr-rot-hop", ("lcr-rot-hop-one",)),
     Claim(
         "Wallaart 2019",

@@ -232,6 +232,7 @@ TABLE = (
     ),
     Run("mnist-vit", "vit", "mnist", _MNIST, ("--epochs", "6")),
     *(Run(f"xcit{other}", f"xcit{other}") for other in (*_CONTROLS, "-local")),
+    *(Run(f"minilm{other}", f"minilm{other}") for other in (*_CONTROLS, "-alone")),
     *(Run(model, model) for model in (*(f"deit{control}" for control in _CONTROLS), "deit-soft", "deit-label")),
     *(
         Run(f"questions-{model}", model)

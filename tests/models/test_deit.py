@@ -14,7 +14,7 @@ from tests.models import small
 
 def theirs_of(ours: DataEfficientTransformer) -> DeiTForImageClassificationWithTeacher:
     """Transformers' model with the same weights."""
-    config = ours.config
+    config, encoder = ours.config, ours.encoder
     theirs = DeiTForImageClassificationWithTeacher(
         DeiTConfig(
             image_size=(config.rows, config.columns), patch_size=config.patch, num_channels=1,
@@ -25,12 +25,12 @@ def theirs_of(ours: DataEfficientTransformer) -> DeiTForImageClassificationWithT
     ).double().eval()  # fmt: skip
     embedding = theirs.deit.embeddings
     pairs = [
-        (embedding.patch_embeddings.projection, ours.project),
-        (theirs.deit.layernorm, ours.norm),
+        (embedding.patch_embeddings.projection, encoder.project),
+        (theirs.deit.layernorm, encoder.norm),
         (theirs.cls_classifier, ours.classify),
         (theirs.distillation_classifier, ours.distil),
     ]
-    for layer, own in zip(theirs.deit.layers, ours.layers, strict=True):
+    for layer, own in zip(theirs.deit.layers, encoder.layers, strict=True):
         maps = (own.attention.query_map, own.attention.key_map, own.attention.value_map, own.attention.merge)
         named = ("q_proj", "k_proj", "v_proj", "o_proj")
         pairs += [(getattr(layer.attention, name), each) for name, each in zip(named, maps, strict=True)]
@@ -40,9 +40,9 @@ def theirs_of(ours: DataEfficientTransformer) -> DeiTForImageClassificationWithT
         for other, own in pairs:
             other.weight.copy_(own.weight.reshape(other.weight.shape))
             other.bias.copy_(own.bias)
-        embedding.cls_token.copy_(ours.leading[:, :1])
-        embedding.distillation_token.copy_(ours.leading[:, 1:])
-        embedding.position_embeddings.copy_(ours.position)
+        embedding.cls_token.copy_(encoder.leading[:, :1])
+        embedding.distillation_token.copy_(encoder.leading[:, 1:])
+        embedding.position_embeddings.copy_(encoder.position)
     return theirs
 
 
@@ -69,7 +69,7 @@ def test_both_classifiers_and_every_map_are_those_of_transformers() -> None:
 def test_the_second_token_learns_of_what_the_variant_says(name: str) -> None:
     """Eq. 2 and 3 of the paper, over the batch."""
     network, target = small.make(name).train(), torch.tensor([0, 1, 1])
-    network.dropout.p = 0.0
+    network.encoder.dropout.p = 0.0
     answer = network(pixels=pixels())
     found = network.objective(torch.zeros(3), answer, target)
     own, second, taught = (answer.signals[each] for each in ("class", "distillation", "teacher"))

@@ -13,8 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from models.blocks.patches import cut
-from models.blocks.transformer import EncoderLayer
 from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.inputs import ImageInput
@@ -29,38 +27,22 @@ from models.training.device import device_of
 from models.training.prepared import of_pictures
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
+from models.zoo.vision.patched import PatchedConfig, PatchEncoder
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeitConfig:
+class DeitConfig(PatchedConfig):
     """Sizes. The paper's DeiT-B has patch 16, d_model 768, 12 layers, 12 heads, d_hidden 3072.
 
-    rows, columns: of the image, multiples of `patch`. distillation: what its token learns: the teacher's class, its
-    softened probabilities, or the label. weight, temperature: λ and τ of the soft loss. channels, epochs: of the
-    teacher. mean, deviation: of pixels from 0 to 1, one a channel.
+    distillation: what its token learns: the teacher's class, its softened probabilities, or the label. weight,
+    temperature: λ and τ of the soft loss. channels, epochs: of the teacher.
     """
 
-    classes: int
-    rows: int = 8
-    columns: int = 8
-    patch: int = 2
-    d_model: int = 64
-    layers: int = 4
-    heads: int = 4
-    d_hidden: int = 128
-    dropout: float = 0.1
     distillation: Literal["hard", "soft", "label"] = "hard"
     weight: float = 0.1
     temperature: float = 3.0
     channels: tuple[int, ...] = (32, 64)
     epochs: int = 10
-    mean: tuple[float, ...] = (0.5,)
-    deviation: tuple[float, ...] = (0.5,)
-    max_pixels: int = 16_777_216
-
-    def __post_init__(self) -> None:
-        if self.rows % self.patch or self.columns % self.patch:
-            raise ValueError(f"{self.rows} x {self.columns} pixels cannot be cut into patches of {self.patch}")
 
 
 def convolutional(config: DeitConfig) -> nn.Sequential:
@@ -84,29 +66,14 @@ class DataEfficientTransformer(Network):
 
     def __init__(self, config: DeitConfig) -> None:
         super().__init__()
-        self.config, d_model = config, config.d_model
-        self.project = nn.Linear(len(config.mean) * config.patch**2, d_model)
-        self.leading = nn.Parameter(torch.randn(1, 2, d_model) * 0.02)
-        places = 2 + config.rows * config.columns // config.patch**2
-        self.position = nn.Parameter(torch.randn(1, places, d_model) * 0.02)
-        self.dropout = nn.Dropout(config.dropout)
-        self.layers = nn.ModuleList(
-            EncoderLayer(d_model=d_model, heads=config.heads, d_hidden=config.d_hidden, dropout=config.dropout)
-            for _ in range(config.layers)
-        )
-        self.norm = nn.LayerNorm(d_model)
-        self.classify, self.distil = (nn.Linear(d_model, config.classes) for _ in range(2))
+        self.config = config
+        self.encoder = PatchEncoder(config, leading=2)
+        self.classify, self.distil = (nn.Linear(config.d_model, config.classes) for _ in range(2))
         self.teacher = convolutional(config).requires_grad_(False)
 
     def forward(self, **tensors: Tensor) -> Answer:
-        patches = self.project(cut(tensors["pixels"], self.config.patch))
-        features = torch.cat([self.leading.expand(patches.shape[0], -1, -1), patches], dim=1)
-        features = self.dropout(features + self.position)
-        maps: dict[str, Tensor] = {}
-        for number, layer in enumerate(self.layers):
-            features, looks = layer(features)
-            maps |= looks.maps(f"encoder.{number}.self")
-        by_class, by_distillation = self.norm(features[:, :2]).unbind(1)
+        features, maps, _ = self.encoder(tensors["pixels"])
+        by_class, by_distillation = features[:, :2].unbind(1)
         scores = torch.stack([self.classify(by_class), self.distil(by_distillation)])
         outputs = {"logits": scores.log_softmax(-1).logsumexp(0) - math.log(2)}
         if not self.training:
@@ -158,7 +125,7 @@ def card(network: DataEfficientTransformer, blueprint: Blueprint[DeitConfig]) ->
         summary="Classifies an image by self-attention between patches; one of two more tokens learned of a teacher.",
         inputs=[image],
         results=[Classes(labels=blueprint.labels)],
-        maps=maps_of(network.layers, {"encoder.{}.self": Attends(patches, patches, about)}),
+        maps=maps_of(network.encoder.layers, {"encoder.{}.self": Attends(patches, patches, about)}),
         taxonomy=Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head"),
         citation=Citation(
             "Touvron, Cord, Douze, Massa, Sablayrolles, Jégou",

@@ -3,13 +3,8 @@
 Fig. 1 of the paper, from the bottom: patches, linear projection, class token and positions, encoder, classes.
 """
 
-from dataclasses import dataclass
-
-import torch
 from torch import Tensor, nn
 
-from models.blocks.patches import cut
-from models.blocks.transformer import EncoderLayer
 from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.inputs import ImageInput
@@ -22,31 +17,11 @@ from models.tasks.classify import Classify
 from models.training.prepared import of_pictures
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
+from models.zoo.vision.patched import PatchedConfig, PatchEncoder
 
 
-@dataclass(frozen=True, kw_only=True)
-class VitConfig:
-    """Sizes. The paper's base model has patch 16, d_model 768, 12 layers, 12 heads, d_hidden 3072.
-
-    rows, columns: of the image, multiples of `patch`. mean, deviation: of pixels from 0 to 1, one a channel.
-    """
-
-    classes: int
-    rows: int = 8
-    columns: int = 8
-    patch: int = 2
-    d_model: int = 64
-    layers: int = 4
-    heads: int = 4
-    d_hidden: int = 128
-    dropout: float = 0.1
-    mean: tuple[float, ...] = (0.5,)
-    deviation: tuple[float, ...] = (0.5,)
-    max_pixels: int = 16_777_216
-
-    def __post_init__(self) -> None:
-        if self.rows % self.patch or self.columns % self.patch:
-            raise ValueError(f"{self.rows} x {self.columns} pixels cannot be cut into patches of {self.patch}")
+class VitConfig(PatchedConfig):
+    """Sizes. The paper's base model has patch 16, d_model 768, 12 layers, 12 heads, d_hidden 3072."""
 
 
 class VisionTransformer(Network):
@@ -59,28 +34,13 @@ class VisionTransformer(Network):
 
     def __init__(self, config: VitConfig) -> None:
         super().__init__()
-        self.config, d_model = config, config.d_model
-        patches = (config.rows // config.patch) * (config.columns // config.patch)
-        self.project = nn.Linear(len(config.mean) * config.patch**2, d_model)
-        self.class_token = nn.Parameter(torch.randn(1, 1, d_model) * 0.02)
-        self.position = nn.Parameter(torch.randn(1, 1 + patches, d_model) * 0.02)
-        self.dropout = nn.Dropout(config.dropout)
-        self.layers = nn.ModuleList(
-            EncoderLayer(d_model=d_model, heads=config.heads, d_hidden=config.d_hidden, dropout=config.dropout)
-            for _ in range(config.layers)
-        )
-        self.norm = nn.LayerNorm(d_model)
-        self.classify = nn.Linear(d_model, config.classes)
+        self.config = config
+        self.encoder = PatchEncoder(config)
+        self.classify = nn.Linear(config.d_model, config.classes)
 
     def forward(self, **tensors: Tensor) -> Answer:
-        patches = self.project(cut(tensors["pixels"], self.config.patch))
-        features = torch.cat([self.class_token.expand(patches.shape[0], -1, -1), patches], dim=1)
-        features = self.dropout(features + self.position)
-        maps: dict[str, Tensor] = {}
-        for number, layer in enumerate(self.layers):
-            features, looks = layer(features)
-            maps |= looks.maps(f"encoder.{number}.self")
-        return Answer({"logits": self.classify(self.norm(features[:, 0]))}, maps)
+        encoded = self.encoder(tensors["pixels"])
+        return Answer({"logits": self.classify(encoded.features[:, 0])}, encoded.maps)
 
 
 def card(network: VisionTransformer, blueprint: Blueprint[VitConfig]) -> Card:
@@ -94,7 +54,7 @@ def card(network: VisionTransformer, blueprint: Blueprint[VitConfig]) -> Card:
         summary="Classifies an image by self-attention between its patches.",
         inputs=[image],
         results=[Classes(labels=blueprint.labels)],
-        maps=maps_of(network.layers, {"encoder.{}.self": shown}),
+        maps=maps_of(network.encoder.layers, {"encoder.{}.self": shown}),
         taxonomy=Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head"),
         citation=Citation(
             "Dosovitskiy, Beyer, Kolesnikov, Weissenborn, Zhai, Unterthiner, Dehghani, Minderer, Heigold, Gelly, "

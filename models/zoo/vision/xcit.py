@@ -28,41 +28,20 @@ from models.tasks.classify import Classify
 from models.training.prepared import of_pictures
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
+from models.zoo.vision.patched import PatchedConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class XcitConfig:
+class XcitConfig(PatchedConfig):
     """Sizes. The paper's XCiT-S12 has patch 16, d_model 384, 12 layers, 8 heads, d_hidden 1536, 2 class layers.
 
-    rows, columns: of the image, multiples of `patch`. across: whether layers have attention; without, a patch meets its
-    neighbours alone before the class token reads all. scale: of each branch to begin with (LayerScale). mean,
-    deviation: of pixels from 0 to 1, one a channel.
+    across: whether layers have attention; without, a patch meets its neighbours alone before the class token reads all.
+    scale: of each branch to begin with (LayerScale).
     """
 
-    classes: int
-    rows: int = 8
-    columns: int = 8
-    patch: int = 2
-    d_model: int = 64
-    layers: int = 4
     class_layers: int = 2
-    heads: int = 4
-    d_hidden: int = 128
     across: bool = True
     scale: float = 1.0
-    dropout: float = 0.1
-    mean: tuple[float, ...] = (0.5,)
-    deviation: tuple[float, ...] = (0.5,)
-    max_pixels: int = 16_777_216
-
-    def __post_init__(self) -> None:
-        if self.rows % self.patch or self.columns % self.patch:
-            raise ValueError(f"{self.rows} x {self.columns} pixels cannot be cut into patches of {self.patch}")
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Rows and columns of patches."""
-        return self.rows // self.patch, self.columns // self.patch
 
     @property
     def branch(self) -> dict[str, float]:
@@ -108,7 +87,7 @@ class CrossCovarianceTransformer(Network):
     def __init__(self, config: XcitConfig) -> None:
         super().__init__()
         self.config, d_model = config, config.d_model
-        self.project = nn.Linear(len(config.mean) * config.patch**2, d_model)
+        self.project = nn.Linear(config.pixels, d_model)
         self.class_token = nn.Parameter(torch.randn(1, 1, d_model) * 0.02)
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))

@@ -4,6 +4,7 @@ A file is called as the model's file in `models/zoo`; its function `answer` take
 and the tensors of one instance without batch axis and padding, and gives every output and map by name.
 """
 
+from math import erf
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,33 @@ def linear(layer: Any, values: Array) -> Array:
     """W x, and b where there is one, for each row."""
     made = values @ array(layer.weight).T
     return made if layer.bias is None else made + array(layer.bias)
+
+
+def layernorm(layer: Any, x: Array) -> Array:
+    """(x - mean) / deviation, scaled and shifted (Ba et al. 2016)."""
+    away = x - x.mean(-1, keepdims=True)
+    return away / np.sqrt((away**2).mean(-1, keepdims=True) + layer.eps) * array(layer.weight) + array(layer.bias)
+
+
+def gelu(x: Array) -> Array:
+    """x Φ(x) (Hendrycks & Gimpel 2016)."""
+    return x * (1 + np.vectorize(erf)(x / np.sqrt(2))) / 2
+
+
+def multi_head(layer: Any, query: Array, key: Array) -> tuple[Array, Array]:
+    """Scaled dot products, head by head (Vaswani et al. 2017, §3.2): the output, and weights [head, query, key]."""
+    q, k, v = linear(layer.query_map, query), linear(layer.key_map, key), linear(layer.value_map, key)
+    maps, found = [], []
+    for q_h, k_h, v_h in zip(*(np.split(each, layer.heads, -1) for each in (q, k, v)), strict=True):
+        maps.append(softmax(q_h @ k_h.T / np.sqrt(q_h.shape[1])))
+        found.append(maps[-1] @ v_h)
+    return linear(layer.merge, np.concatenate(found, -1)), np.array(maps)
+
+
+def patches(pixels: Array, size: int) -> Array:
+    """The patches of [channel, row, column], row by row."""
+    rows, columns = (range(0, side, size) for side in pixels.shape[1:])
+    return np.array([pixels[:, y : y + size, x : x + size].ravel() for y in rows for x in columns])
 
 
 def lstm(layer: Any, inputs: Array) -> Array:

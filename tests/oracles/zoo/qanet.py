@@ -7,12 +7,7 @@ import torch
 
 from models.blocks.transformer import places
 from tests.oracles.cases import Array, array
-from tests.oracles.zoo import Tensors, linear, relu, softmax
-
-
-def layernorm(layer: Any, x: Array) -> Array:
-    away = x - x.mean(-1, keepdims=True)
-    return away / np.sqrt((away**2).mean(-1, keepdims=True) + layer.eps) * array(layer.weight) + array(layer.bias)
+from tests.oracles.zoo import Tensors, layernorm, linear, multi_head, relu, softmax
 
 
 def convolution(layer: Any, x: Array) -> Array:
@@ -33,17 +28,13 @@ def block(layer: Any, x: Array) -> tuple[Array, Array]:
     x = x + array(places(torch.arange(len(x)), x.shape[1]))  # the network's own, as float32 rounds them
     for norm, each in zip(layer.before, layer.convolutions, strict=True):
         x = x + convolution(each, layernorm(norm, x))
-    maps = []
+    maps = np.zeros(0)
     if layer.own is not None:
-        heads, normed = layer.own, layernorm(layer.before_attention, x)
-        parts = [linear(each, normed) for each in (heads.query_map, heads.key_map, heads.value_map)]
-        found = []
-        for q, k, v in zip(*(np.split(each, heads.heads, -1) for each in parts), strict=True):
-            maps.append(softmax(q @ k.T / np.sqrt(q.shape[1])))
-            found.append(maps[-1] @ v)
-        x = x + linear(heads.merge, np.concatenate(found, -1))
+        normed = layernorm(layer.before_attention, x)
+        found, maps = multi_head(layer.own, normed, normed)
+        x = x + found
     hidden = relu(linear(layer.hidden[0], layernorm(layer.before_hidden, x)))
-    return x + linear(layer.hidden[2], hidden), np.array(maps)
+    return x + linear(layer.hidden[2], hidden), maps
 
 
 def answer(network: Any, tensors: Tensors) -> dict[str, Array]:

@@ -1,6 +1,5 @@
 """El-Nouby et al. (2021), §3.2 and §3.3, and the class attention of Touvron et al. (2021b), §3."""
 
-from math import erf
 from typing import Any
 
 import numpy as np
@@ -8,12 +7,7 @@ import torch
 
 from models.blocks.transformer import places
 from tests.oracles.cases import Array, array
-from tests.oracles.zoo import Tensors, linear, softmax
-from tests.oracles.zoo.qanet import layernorm
-
-
-def gelu(x: Array) -> Array:
-    return x * (1 + np.vectorize(erf)(x / np.sqrt(2))) / 2
+from tests.oracles.zoo import Tensors, gelu, layernorm, linear, multi_head, patches, softmax
 
 
 def where(rows: int, columns: int, d: int) -> Array:
@@ -53,27 +47,16 @@ def hidden(layer: Any, x: Array) -> Array:
     return x + array(layer.add.gamma) * made
 
 
-def read(layer: Any, token: Array, patches: Array) -> tuple[Array, Array]:
-    normed, heads = layernorm(layer.add.norm, np.concatenate([token, patches])), layer.attention
-    q, k, v = (linear(each, normed) for each in (heads.query_map, heads.key_map, heads.value_map))
-    maps, found = [], []
-    for q_h, k_h, v_h in zip(*(np.split(each, heads.heads, -1) for each in (q[:1], k, v)), strict=True):
-        maps.append(softmax(q_h @ k_h.T / np.sqrt(q_h.shape[1])))
-        found.append(maps[-1] @ v_h)
-    token = token + array(layer.add.gamma) * linear(heads.merge, np.concatenate(found, -1))
-    return hidden(layer.hidden, token), np.array(maps)
+def read(layer: Any, token: Array, x: Array) -> tuple[Array, Array]:
+    normed = layernorm(layer.add.norm, np.concatenate([token, x]))
+    found, maps = multi_head(layer.attention, normed[:1], normed)
+    token = token + array(layer.add.gamma) * found
+    return hidden(layer.hidden, token), maps
 
 
 def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
-    size, pixels = network.config.patch, tensors["pixels"]
-    rows, columns = network.config.grid
-    cells = [
-        pixels[:, size * i : size * (i + 1), size * j : size * (j + 1)].ravel()
-        for i in range(rows)
-        for j in range(columns)
-    ]
-    x, maps = linear(network.project, np.array(cells)), {}
-    x = x + where(rows, columns, x.shape[1])
+    x, maps = linear(network.project, patches(tensors["pixels"], network.config.patch)), {}
+    x = x + where(*network.config.grid, x.shape[1])
     for number, layer in enumerate(network.layers):
         if layer.own is not None:
             made, maps[f"encoder.{number}.self"] = channels(layer.own, layernorm(layer.add_own.norm, x))

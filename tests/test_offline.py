@@ -24,7 +24,7 @@ from pathlib import Path
 tests = sys.modules["tests"] = types.ModuleType("tests")
 tests.__path__ = [sys.argv[1]]
 from export import export_model
-from tests.export import tiny
+from tests.kit import tiny
 trained = replace(tiny.trained(tiny.Reader(), tiny.reader_card()), metrics=())
 for precision in ("float32", "float16"):
     export_model(trained, Path(sys.argv[2]), precision=precision)

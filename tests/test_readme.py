@@ -23,7 +23,7 @@ from service.demo import commands, own_command
 from tests.export import onnx_files
 from tests.importing.huggingface.checkpoints import stated_pooling
 from tests.importing.huggingface.encoders import ENCODERS
-from tests.service.serving import free_port
+from tests.kit.serving import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -11,7 +11,7 @@ from benchmarks import performance_page
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import parity
 from benchmarks.gpu.setup import Load, Setup
-from tests.service import bundles
+from tests.kit import bundles
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from PIL import Image
 import limelight
 from tests.deploy.expressions import Expression, panels
 from tests.deploy.prometheus import Prometheus, filled, prometheus
-from tests.service.serving import free_port, serving
+from tests.kit.serving import free_port, serving
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "pictures" / "dashboard.png"

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from tests.deploy.expressions import PROMETHEUS, Expression
-from tests.service.serving import free_port
+from tests.kit.serving import free_port
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import pytest
 from google.protobuf import json_format
 
 from limelight.v1 import service_pb2, service_pb2_grpc
-from tests.service.processes import scrape
-from tests.service.serving import Running, free_port, serving
+from tests.kit.processes import scrape
+from tests.kit.serving import Running, free_port, serving
 
 ROOT = Path(__file__).parents[2]
 LOAD = ROOT / "deploy" / "load"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import limelight
-from tests.service.serving import free_port, serving
+from tests.kit.serving import free_port, serving
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "build" / "ray" / "bin" / "python"  # made by .ci/run

@@ -17,9 +17,9 @@ from service.observability.metrics import Metrics
 from service.security.tokens import entry, new_token
 from tests.deploy.expressions import Expression, everything, panels, rules
 from tests.deploy.prometheus import Prometheus, filled, numbers, prometheus
-from tests.service.bundles import tiny
-from tests.service.bundles.parts import add_references
-from tests.service.serving import free_port, serving
+from tests.kit.bundles import tiny
+from tests.kit.bundles.parts import add_references
+from tests.kit.serving import free_port, serving
 
 FILES = ("rules.yml", "alerts.yml")
 PATIENCE = 60.0

@@ -9,8 +9,8 @@ import pytest
 
 import limelight
 from tests.hostile.forge import edit, replace_file
-from tests.service import bundles
-from tests.service.serving import Running, serving
+from tests.kit import bundles
+from tests.kit.serving import Running, serving
 
 
 def wrong_hash(folder: Path) -> None:

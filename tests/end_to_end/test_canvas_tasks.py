@@ -31,7 +31,7 @@ from models.training.figures import figures
 from models.training.settings import Preset, Settings
 from models.zoo.index import recipe
 from tests.end_to_end.test_zoo import ask, difference, pytorch
-from tests.service.serving import serving
+from tests.kit.serving import serving
 
 D = 6
 PATCH = 8

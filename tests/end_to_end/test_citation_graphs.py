@@ -12,7 +12,7 @@ from models.data import graphs
 from models.training import session
 from models.training.session import Order
 from models.training.stop import Stop
-from tests.service.serving import serving
+from tests.kit.serving import serving
 
 NODES = (0, 1500, 2707)
 

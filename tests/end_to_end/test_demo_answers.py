@@ -17,7 +17,7 @@ from models.data.demo import statements
 from models.data.images import png
 from models.data.numerals import LANGUAGES
 from models.data.strokes import ink, strokes
-from tests.service.serving import serving
+from tests.kit.serving import serving
 
 _DEMO = Path(__file__).resolve().parents[2] / "deploy" / "demo"
 _TOGETHER = 100

@@ -17,8 +17,8 @@ from models.attention import Attention
 from models.attention.score import SelfAttentive
 from models.cards.card import Card
 from models.network import Answer, Network
-from tests.export import tiny
-from tests.service.serving import serving
+from tests.kit import tiny
+from tests.kit.serving import serving
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -25,9 +25,9 @@ from service.engine.runtime.providers import choose_provider
 from service.engine.types import Answer, Query
 from service.observability.observer import NullObserver
 from service.settings import Settings
-from tests.export import tiny
+from tests.kit import tiny
+from tests.kit.serving import Running, attend, predict, serving, text
 from tests.service.engine.conftest import run_together, weights_of
-from tests.service.serving import Running, attend, predict, serving, text
 
 MAPS = ("encoder.0.self", "encoder.1.self")
 HEADS = 4

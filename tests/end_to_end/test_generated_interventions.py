@@ -33,11 +33,10 @@ from service.engine.types import Query
 from service.observability.observer import NullObserver
 from service.settings import Settings
 from tests.end_to_end.test_interventions import changed, uniform
-from tests.export import tiny
-from tests.models import small
+from tests.kit import small, tiny
+from tests.kit.serving import serving
 from tests.service.engine.conftest import jobs_of, weights_of
 from tests.service.engine.test_continuous_batch import Driver, batch_of
-from tests.service.serving import serving
 
 pytestmark = pytest.mark.timeout(900)
 

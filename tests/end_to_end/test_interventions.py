@@ -23,9 +23,8 @@ from limelight.v1 import values_pb2
 from models.attention import Attention
 from models.cards.card import TrainedModel
 from models.network import Answer
-from tests.export import tiny
-from tests.models import small
-from tests.service.serving import serving
+from tests.kit import small, tiny
+from tests.kit.serving import serving
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -26,9 +26,9 @@ from models.catalogue.registry import MECHANISMS
 from models.training.session import slug
 from tests.attention.evidence import proof
 from tests.end_to_end.test_zoo import difference
-from tests.models.small_texts import INSTANCES, texts
+from tests.kit.serving import serving
+from tests.kit.small_texts import INSTANCES, texts
 from tests.served_mechanisms import SERVED
-from tests.service.serving import serving
 
 pytestmark = pytest.mark.slow
 PROCESSES = 2

@@ -23,7 +23,7 @@ from service.engine.scheduling.shapes import places
 from service.engine.types import Answer, Query
 from service.observability.observer import NullObserver
 from service.settings import Settings
-from tests.export import tiny
+from tests.kit import tiny
 from tests.service.engine.conftest import run_together, weights_of
 
 WANTED = weights_of("encoder.0.self", "encoder.1.self", "pool")

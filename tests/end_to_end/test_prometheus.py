@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 import limelight
-from tests.service.bundles import tiny
-from tests.service.serving import serving
+from tests.kit.bundles import tiny
+from tests.kit.serving import serving
 
 SCRAPE = 0.5
 PATIENCE = 30.0

@@ -17,9 +17,8 @@ import limelight
 from export.pipeline import export_model
 from limelight.maps import AttentionMap
 from limelight.streams import StreamEvent
-from tests.export import tiny
-from tests.service import bundles
-from tests.service.serving import Running, serving
+from tests.kit import bundles, tiny
+from tests.kit.serving import Running, serving
 
 CHUNK = 4096
 LONG = " ".join(np.random.default_rng(0).choice(tiny.WORDS[:-1], 90))

@@ -30,9 +30,9 @@ from models.cards.card import TrainedModel
 from models.data import rows
 from models.network import Network
 from models.zoo.index import recipe, variants
-from tests.models import examples, small
-from tests.models.small import PUBLISHED
-from tests.service.serving import serving
+from tests.kit import examples, small
+from tests.kit.serving import serving
+from tests.kit.small import PUBLISHED
 
 # Every model is exported first: a minute on an idle machine, much more on a busy one.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

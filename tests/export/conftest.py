@@ -9,7 +9,7 @@ import torch
 from bundle.reader import BundleFolder
 from export.pipeline import export_model
 from models.cards.card import TrainedModel
-from tests.export import tiny
+from tests.kit import tiny
 
 MODELS: dict[str, Callable[[], TrainedModel]] = {
     "reader": lambda: tiny.trained(tiny.Reader(), tiny.reader_card()),

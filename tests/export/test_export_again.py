@@ -7,7 +7,7 @@ import torch
 
 from bundle.errors import BundleError
 from export import export_model
-from tests.export import tiny
+from tests.kit import tiny
 
 
 def test_a_second_recurrent_export_in_one_process_keeps_the_length(tmp_path: Path) -> None:

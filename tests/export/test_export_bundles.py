@@ -22,8 +22,8 @@ from bundle.tolerance import Tolerances
 from bundle.values import Array
 from bundle.wire import instance_from_wire
 from models.cards.card import TrainedModel
-from tests.export import tiny
 from tests.export.conftest import MODELS
+from tests.kit import tiny
 
 Exported = Callable[[str], tuple[TrainedModel, BundleFolder]]
 ONE_PASS = ["reader", "documents", "drawing"]

@@ -14,7 +14,7 @@ from models.training.runs import Run, write_results, write_run
 from models.training.settings import Settings
 from models.training.trainer import WEIGHTS
 from models.zoo.vision.vit import VitConfig
-from tests.models import examples
+from tests.kit import examples
 
 
 @pytest.fixture

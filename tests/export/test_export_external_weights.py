@@ -15,9 +15,9 @@ from bundle.reader import BundleFolder, read_bundle
 from bundle.writer import write_bundle
 from export.pipeline import export_model
 from export.writing import external_weights
-from tests.export import tiny
 from tests.export.test_export_precision import small_matrices, wide  # noqa: F401
-from tests.service.serving import serving
+from tests.kit import tiny
+from tests.kit.serving import serving
 
 
 @pytest.fixture(scope="module")

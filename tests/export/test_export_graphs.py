@@ -19,7 +19,7 @@ from export.tracing.build import build_graphs
 from export.verification.verify import verify
 from models.cards.card import Card
 from models.network import Answer, Network
-from tests.models import small
+from tests.kit import small
 
 Forward = Callable[..., Answer]
 

@@ -16,10 +16,9 @@ from export.errors import ExportError
 from export.execution.pytorch_runner import copy_for_export
 from export.pipeline import export_model
 from limelight.v1 import model_pb2
-from tests.export import tiny
 from tests.export.test_export_precision import wide
-from tests.models import small
-from tests.service.serving import serving
+from tests.kit import small, tiny
+from tests.kit.serving import serving
 
 GRAPH = "model.onnx"
 TEXT = "the cat sat on a mat ."

@@ -24,7 +24,7 @@ from service.engine.opening import open_model
 from service.engine.runtime.providers import Provider
 from service.observability.observer import NullObserver
 from service.settings import Settings
-from tests.export import tiny
+from tests.kit import tiny
 
 Exported = Callable[[str], tuple[TrainedModel, BundleFolder]]
 MAPS = ("encoder.0.self", "encoder.1.self")

@@ -44,10 +44,9 @@ from service.engine.runtime import sessions
 from service.engine.runtime.providers import Provider, choose_provider
 from service.observability.observer import NullObserver
 from service.settings import Settings
-from tests.export import tiny
 from tests.export.conftest import MODELS
-from tests.models import small
-from tests.service.serving import serving
+from tests.kit import small, tiny
+from tests.kit.serving import serving
 
 WIDTH = 32
 OPERATORS = {Precision.FLOAT16: "Cast", Precision.INT8: "MatMulInteger"}

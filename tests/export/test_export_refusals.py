@@ -15,7 +15,7 @@ from export.tracing.build import build_graphs
 from export.verification.verify import verify
 from limelight.cli import installing
 from models.network import Answer
-from tests.export import tiny
+from tests.kit import tiny
 
 
 def export(model: torch.nn.Module, folder: Path, card: object = None) -> None:

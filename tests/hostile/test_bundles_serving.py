@@ -11,9 +11,9 @@ import pytest
 
 from limelight.v1 import service_pb2, service_pb2_grpc
 from tests.hostile.forge import LOOP, change_graph, copied, put_behind, replace_file
-from tests.service import bundles
-from tests.service.processes import process, scrape, started
-from tests.service.serving import eventually, free_port, predict, text
+from tests.kit import bundles
+from tests.kit.processes import process, scrape, started
+from tests.kit.serving import eventually, free_port, predict, text
 
 LONG = " ".join(["cat"] * 12)  # longer than any example
 REASON = "it was taken out: its runs kept taking longer than the 0.5 s that one may"

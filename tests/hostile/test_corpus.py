@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.process import healthy
 from tests.hostile.fuzz.findings import read, send
-from tests.service import bundles
-from tests.service.serving import Running, predict, serving, text
+from tests.kit import bundles
+from tests.kit.serving import Running, predict, serving, text
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
 _REFUSALS = {

@@ -17,8 +17,8 @@ from service.checking.verdict import Refused, Verdict
 from service.engine.runtime.providers import choose_provider
 from service.settings import Settings
 from tests.hostile.forge import edit
-from tests.service import bundles
-from tests.service.serving import remembered_checks, serving
+from tests.kit import bundles
+from tests.kit.serving import remembered_checks, serving
 
 pytestmark = pytest.mark.slow
 PROVIDER = choose_provider("cpu", workers=1)

@@ -18,8 +18,8 @@ from tests.hostile.fuzz.golden import difference
 from tests.hostile.fuzz.memory import grown
 from tests.hostile.fuzz.requests import Planned, Requests
 from tests.hostile.fuzz.run import Report
-from tests.service import bundles
-from tests.service.serving import Running, predict, serving, text
+from tests.kit import bundles
+from tests.kit.serving import Running, predict, serving, text
 
 CALLS = 600
 

@@ -25,10 +25,10 @@ from bundle.wire import to_tensor
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, service_pb2_grpc, values_pb2
 from tests.hostile.capped import Capped, capped, health_of
 from tests.hostile.wire import SERVICE, Wire, prefix
-from tests.service import bundles
-from tests.service.bundles import parts
-from tests.service.processes import ROOT, alive, children, engines, frontends, process, started
-from tests.service.serving import attend, eventually, generate, predict, refusal, text
+from tests.kit import bundles
+from tests.kit.bundles import parts
+from tests.kit.processes import ROOT, alive, children, engines, frontends, process, started
+from tests.kit.serving import attend, eventually, generate, predict, refusal, text
 
 LOCAL = ("--port", "0", "--metrics-port", "0", "--provider", "cpu")
 MEBIBYTE = 2**20

@@ -19,9 +19,9 @@ from PIL import Image
 from bundle.wire import to_tensor
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from tests.hostile.capped import Capped, capped, health_of
-from tests.service import bundles
-from tests.service.processes import ROOT
-from tests.service.serving import attend, predict, refusal, text
+from tests.kit import bundles
+from tests.kit.processes import ROOT
+from tests.kit.serving import attend, predict, refusal, text
 
 Group, Grouping, Selection = attention_pb2.Group, attention_pb2.Grouping, attention_pb2.MapSelection
 MEBIBYTE = 2**20

@@ -14,8 +14,8 @@ from tests.hostile import page
 from tests.hostile.soak.attacks import ATTACKS
 from tests.hostile.soak.record import Round, Soak, bad
 from tests.hostile.soak.rounds import soaked_server
-from tests.service import bundles
-from tests.service.serving import Running, predict, serving, text
+from tests.kit import bundles
+from tests.kit.serving import Running, predict, serving, text
 
 ROUND = Round(
     life=1,

@@ -14,9 +14,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from limelight.v1 import service_pb2_grpc
 from service.supervisor.in_process import InProcessServer
 from tests.hostile.stops import Work, described, measure
-from tests.service import bundles
-from tests.service.processes import alive, children, process, started
-from tests.service.serving import Running, eventually, generate, predict, refusal, serving, text
+from tests.kit import bundles
+from tests.kit.processes import alive, children, process, started
+from tests.kit.serving import Running, eventually, generate, predict, refusal, serving, text
 
 LOCAL = ("--port", "0", "--metrics-port", "0", "--provider", "cpu")
 

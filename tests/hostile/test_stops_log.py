@@ -14,9 +14,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from limelight.v1 import service_pb2_grpc
-from tests.service import bundles
-from tests.service.processes import process, scrape, started
-from tests.service.serving import free_port, predict, text
+from tests.kit import bundles
+from tests.kit.processes import process, scrape, started
+from tests.kit.serving import free_port, predict, text
 
 DROPPED = "limelight_log_lines_dropped_total"
 

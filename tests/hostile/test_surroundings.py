@@ -20,9 +20,9 @@ import trustme
 
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
 from service.configuration import ignored_variables, load_settings
-from tests.service import bundles
-from tests.service.processes import alive, children, engines, process, started
-from tests.service.serving import attend, eventually, predict, text
+from tests.kit import bundles
+from tests.kit.processes import alive, children, engines, process, started
+from tests.kit.serving import attend, eventually, predict, text
 
 ROOT = Path(__file__).parents[2]
 LOCAL = ("--port", "0", "--metrics-port", "0", "--provider", "cpu")

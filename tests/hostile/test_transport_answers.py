@@ -10,8 +10,8 @@ import pytest
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from tests.hostile.capped import CAP, Capped, capped, health_of
 from tests.hostile.wire import HEALTH, SERVICE, Wire, prefix
-from tests.service import bundles
-from tests.service.serving import attend, eventually, generate, predict, text
+from tests.kit import bundles
+from tests.kit.serving import attend, eventually, generate, predict, text
 
 LONGEST = " ".join(["cat"] * 30)
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"

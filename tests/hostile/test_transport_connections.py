@@ -30,8 +30,8 @@ from tests.hostile.wire import (
     frame,
     prefix,
 )
-from tests.service import bundles
-from tests.service.serving import eventually, predict, text
+from tests.kit import bundles
+from tests.kit.serving import eventually, predict, text
 
 MEBIBYTE = 2**20
 

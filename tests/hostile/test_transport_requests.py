@@ -12,8 +12,8 @@ import pytest
 
 from tests.hostile.capped import Capped, capped, health_of
 from tests.hostile.wire import HEALTH, SERVICE, Wire, prefix
-from tests.service import bundles
-from tests.service.serving import eventually, predict, text
+from tests.kit import bundles
+from tests.kit.serving import eventually, predict, text
 
 MEBIBYTE = 2**20
 LARGEST = 4 * MEBIBYTE

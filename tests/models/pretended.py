@@ -27,8 +27,9 @@ from models.training.supervision import SupervisedAttention
 from models.training.trainer import Trainer
 from models.zoo import vision_pretraining
 from models.zoo.index import recipe
-from tests.models import pretend, small
-from tests.models.small import NAMES, PUBLISHED
+from tests.kit import small
+from tests.kit.small import NAMES, PUBLISHED
+from tests.models import pretend
 
 DEVICE = pretend.install()
 SETTINGS = Settings(epochs=1, batch_size=2)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from models.zoo.rnn_search.agreement import Agreement, disagreement
-from tests.models import small
+from tests.kit import small
 from tests.oracles.cases import array
 from tests.oracles.zoo import softmax
 from tests.oracles.zoo.agreement import translated

@@ -13,7 +13,7 @@ from models.training.session import Order
 from models.zoo import alignments, index
 from models.zoo.alignments import ALIGNMENTS, exchange
 from models.zoo.index import recipe
-from tests.models import small
+from tests.kit import small
 from tests.models.runs import run
 
 # Their weights are a softmax of edges, a gate, windows, drawn, or an entmax already.

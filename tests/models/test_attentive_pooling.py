@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.models import small
+from tests.kit import small
 from tests.oracles.cases import array
 from tests.oracles.zoo import both_ways, linear, relu, softmax
 

@@ -18,7 +18,7 @@ from models.training.runs import read_run
 from models.training.trainer import WEIGHTS
 from models.zoo import controls, index
 from models.zoo.index import recipe
-from tests.models import small
+from tests.kit import small
 from tests.models.runs import order, run
 
 IDS = small.stack([small.text(6, 1), small.text(3, 2)])

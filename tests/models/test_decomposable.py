@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models import small
+from tests.kit import small
 from tests.oracles.cases import Array, array
 from tests.oracles.zoo import linear, relu, softmax
 

@@ -9,7 +9,7 @@ from transformers import DeiTConfig, DeiTForImageClassificationWithTeacher
 
 from models.zoo.index import recipe
 from models.zoo.vision.deit import DataEfficientTransformer
-from tests.models import small
+from tests.kit import small
 
 
 def theirs_of(ours: DataEfficientTransformer) -> DeiTForImageClassificationWithTeacher:

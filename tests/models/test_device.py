@@ -13,8 +13,8 @@ from limelight.cli import CommandError
 from models.data.dataset import DataError
 from models.training import device
 from models.training.command import train
+from tests.kit.small import NAMES
 from tests.models.runs import order, run
-from tests.models.small import NAMES
 
 CHECKS = (*NAMES, "refuses", "goes on", "learns to see")
 

@@ -15,7 +15,7 @@ from models.training.settings import Preset
 from models.zoo.generative import sagan
 from models.zoo.generative.sagan import Sagan
 from models.zoo.index import recipe
-from tests.models import small
+from tests.kit import small
 from tests.models.runs import order, run
 
 SAGAN = small.config("sagan")

@@ -17,7 +17,7 @@ from models.data.dataset import DataError
 from models.training.settings import Preset, Settings
 from models.zoo.hierarchical import hatn
 from models.zoo.hierarchical.hatn import HATN, Hatn
-from tests.models import small
+from tests.kit import small
 
 IDS = small.stack([small.document([4, 2], 1), small.document([3], 2), small.document([5, 1, 2], 3)])
 

@@ -8,7 +8,7 @@ import pytest
 from models.data.dataset import DataError
 from models.training.recipe import Recipe
 from models.zoo.index import recipe
-from tests.models.small import NAMES
+from tests.kit.small import NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

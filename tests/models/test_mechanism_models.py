@@ -23,7 +23,7 @@ from models.testbed.form import Built
 from models.testbed.readers import EachToken, Stepwise
 from models.testbed.sentence_forms import VARIANTS
 from models.testbed.taxonomy import SCALED, SOFT
-from tests.models.small_texts import INSTANCES, texts
+from tests.kit.small_texts import INSTANCES, texts
 
 EVERY = {**{each.name: each.served for each in MECHANISMS if each.served}, **VARIANTS}
 TARGET = torch.tensor([0, 1, 2])

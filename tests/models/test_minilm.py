@@ -5,7 +5,7 @@ import torch
 
 from models.zoo.index import recipe
 from models.zoo.vision.minilm import Minilm
-from tests.models import small
+from tests.kit import small
 from tests.oracles.zoo import minilm
 
 

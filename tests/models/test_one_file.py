@@ -14,9 +14,10 @@ from export.pipeline import export_model
 from models.zoo import index
 from models.zoo.index import ZOO, Entry
 from tests.end_to_end.test_zoo import ask, difference, pytorch
-from tests.models import small, test_controls, test_presets, test_zoo_cards, test_zoo_padding, zoo_page
+from tests.kit import small
+from tests.kit.serving import serving
+from tests.models import test_controls, test_presets, test_zoo_cards, test_zoo_padding, zoo_page
 from tests.models.runs import losses, order, run
-from tests.service.serving import serving
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PRODUCT = ("models", "export", "bundle", "client", "service")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from models.zoo.index import ZOO, recipe
-from tests.models import examples
+from tests.kit import examples
 
 # How many times as large as the examples' pictures are: what the coarsest cells of the papers divide.
 SCALE = 4

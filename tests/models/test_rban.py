@@ -6,7 +6,7 @@ import torch
 from models.network import Answer
 from models.zoo.aspects.rban import Rban
 from models.zoo.disan.disan import SIDES
-from tests.models import small
+from tests.kit import small
 from tests.models.test_zoo_padding import with_masks
 
 

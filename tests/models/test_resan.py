@@ -5,7 +5,7 @@ import torch
 
 from models.network import Answer
 from models.zoo.disan.resan import SIDES, Resan
-from tests.models import small
+from tests.kit import small
 
 
 def tensors(noise: float = 0.5) -> dict[str, torch.Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from models.tasks.generate import Generate
 from models.tasks.task import Batch
 from models.zoo.captioning.show_attend_tell import ShowAttendTell
-from tests.models import examples, small
+from tests.kit import examples, small
 
 
 def batch() -> Batch:

@@ -6,7 +6,7 @@ import torch
 
 from models.network import Answer
 from models.zoo.sentences.structured import StructuredEmbedding, redundancy
-from tests.models import small
+from tests.kit import small
 from tests.oracles.cases import array
 from tests.oracles.zoo import both_ways, linear, relu, softmax
 

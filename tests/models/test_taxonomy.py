@@ -8,7 +8,7 @@ from limelight.v1 import attention_pb2
 from models.attention.features import ConcatProduct
 from models.attention.score import Additive, MultiDimensional, ScaledDot, Score, SelfAttentive
 from models.zoo.index import ZOO, recipe, variants
-from tests.models import small
+from tests.kit import small
 from tests.models.table_3 import AUTHORS, COLUMNS, DEPARTS, LACKS, ROWS, names
 
 

@@ -11,7 +11,7 @@ from models.network import GeneratingNetwork
 from models.tasks.stepping import Stepping
 from models.zoo.transformer.encoder_decoder import EncoderDecoder
 from models.zoo.transformer.synthesizer import Synthesis
-from tests.models import small
+from tests.kit import small
 from tests.oracles.cases import Array, array
 from tests.oracles.zoo import linear, softmax
 

@@ -13,7 +13,7 @@ from models.blocks.transformer import AddAndNorm, PostNormLayer
 from models.zoo.co_attention.lxmert import Lxmert
 from models.zoo.co_attention.visualbert import VisualBert
 from models.zoo.co_attention.vqa import last_word
-from tests.models import small
+from tests.kit import small
 
 Pair = tuple[nn.Module, nn.Module]  # a part of transformers' model, and ours
 

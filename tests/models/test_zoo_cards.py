@@ -11,8 +11,8 @@ from bundle.values import Text
 from export.interface import map_binding
 from models.cards.card import Card
 from models.network import GeneratingNetwork
-from tests.models import small
-from tests.models.small import NAMES, PUBLISHED
+from tests.kit import small
+from tests.kit.small import NAMES, PUBLISHED
 
 
 def rows_of(name: str) -> tuple[Card, list[Row]]:

@@ -10,7 +10,7 @@ import torch
 
 import tests.oracles.zoo
 from models.zoo.index import ZOO, published, variants
-from tests.models import small
+from tests.kit import small
 
 FILES = {path.stem for path in Path(tests.oracles.zoo.__file__).parent.glob("[a-z]*.py")}
 MODELS = {name: file for name, entry in ZOO.items() if (file := entry.module.rpartition(".")[2]) in FILES}

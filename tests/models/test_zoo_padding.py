@@ -9,8 +9,8 @@ from torch import Tensor
 from models.cards.card import Card
 from models.network import Answer, Network
 from models.zoo.disan.disan import SIDES
-from tests.models import examples, small
-from tests.models.small import NAMES, PUBLISHED
+from tests.kit import examples, small
+from tests.kit.small import NAMES, PUBLISHED
 
 quick = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -6,8 +6,8 @@ import pytest
 
 from models.zoo.index import ZOO, module, published, recipe
 from studies.replication.papers import CLAIMS, Claim
-from tests.models import small
-from tests.models.small import NAMES
+from tests.kit import small
+from tests.kit.small import NAMES
 from tests.models.zoo_page import PAGE, made_here, page, row, train
 
 

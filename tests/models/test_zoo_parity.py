@@ -25,7 +25,7 @@ from models.zoo.rnn_search.rnn_search import RnnSearch
 from models.zoo.segmentation.attention_unet import Gate
 from models.zoo.transformer.encoder_decoder import DecoderLayer, EncoderDecoder
 from models.zoo.transformer.gpt import Block, Gpt
-from tests.models import small
+from tests.kit import small
 
 VIT, GPT, TRANSFORMER, LUONG, BAHDANAU = map(small.config, ("vit", "gpt", "transformer", "luong", "bahdanau"))
 # What the tensors are called that a generating model reads.

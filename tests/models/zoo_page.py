@@ -17,7 +17,7 @@ from models.zoo.index import CONTROLS, ZOO, published, recipe, variants
 from studies.replication.papers import CLAIMS
 from studies.replication.runs import RECORD, TABLE
 from studies.replication.tables import written
-from tests.models import small
+from tests.kit import small
 from tests.models.table_3 import AUTHORS, COLUMNS, DEPARTS, LACKS, ROWS
 
 PAGE = ROOT / "docs" / "models.md"

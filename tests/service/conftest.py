@@ -15,8 +15,8 @@ from service.engine.runtime.providers import choose_provider
 from service.frontend.models import Model
 from service.observability.observer import NullObserver
 from service.settings import Settings
-from tests.service import bundles
-from tests.service.serving import Running, serving
+from tests.kit import bundles
+from tests.kit.serving import Running, serving
 
 ROOT = Path(__file__).parents[2]
 REQUIREMENT = "tritonclient[grpc,http]==2.73.0"  # as .ci/run has it

@@ -10,9 +10,9 @@ import grpc
 import pytest
 
 from limelight.v1 import service_pb2_grpc
-from tests.service import bundles
-from tests.service.processes import scrape
-from tests.service.serving import Running, free_port, generate, predict, refusal, serving, text
+from tests.kit import bundles
+from tests.kit.processes import scrape
+from tests.kit.serving import Running, free_port, generate, predict, refusal, serving, text
 
 ONE, TWO = predict("tiny", text("the cat")), predict("echo", text("the cat sat"))
 _TOKENS = generate("echo", text("the cat"))

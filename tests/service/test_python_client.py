@@ -12,8 +12,8 @@ from PIL import Image
 
 import limelight
 from limelight.v1 import values_pb2
-from tests.service import bundles
-from tests.service.serving import Running, serving
+from tests.kit import bundles
+from tests.kit.serving import Running, serving
 
 MOST = 8  # instances that this server takes in one call
 TEXTS = [" ".join(bundles.WORDS[place % len(bundles.WORDS)] for place in range(number % 5 + 1)) for number in range(50)]

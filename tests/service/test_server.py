@@ -18,9 +18,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from bundle.errors import LimelightError
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
 from service.engine.runtime.sessions import Session
-from tests.service import bundles
-from tests.service.processes import process, scrape, started
-from tests.service.serving import Running, attend, eventually, free_port, generate, predict, refusal, serving, text
+from tests.kit import bundles
+from tests.kit.processes import process, scrape, started
+from tests.kit.serving import Running, attend, eventually, free_port, generate, predict, refusal, serving, text
 
 ROOT = Path(__file__).parents[2]
 SERVING = health_pb2.HealthCheckResponse.SERVING

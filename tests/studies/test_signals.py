@@ -13,7 +13,7 @@ from studies.signals.overlap import document_weights, marked, overlap
 from studies.signals.page import FILE, STUDIES, Measured, line, page, smallest_difference
 from studies.signals.reviews import Part, Reviews
 from studies.signals.training import shuffled
-from tests.models.small_texts import texts
+from tests.kit.small_texts import texts
 
 STORY = """1 Mary moved to the bathroom.
 2 John went to the hall.

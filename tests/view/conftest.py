@@ -12,8 +12,8 @@ import pytest
 from limelight.security import Security
 from limelight.view.server import PageServer
 from limelight.view.upstream import upstream_at
-from tests.service import bundles
-from tests.service.serving import free_port, serving
+from tests.kit import bundles
+from tests.kit.serving import free_port, serving
 
 LONG = 4096
 

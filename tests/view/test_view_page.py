@@ -18,7 +18,7 @@ from PIL import Image
 
 from limelight.cli import main
 from limelight.security import Security
-from tests.service.serving import eventually
+from tests.kit.serving import eventually
 from tests.view.conftest import LONG, Opened, page_of
 from tests.view.hostile import MARKUP, REQUESTS, hostile
 

@@ -18,7 +18,7 @@ from limelight.errors import InputError
 from limelight.security import Security
 from limelight.view.server import PageServer, page_files
 from limelight.view.upstream import upstream_at
-from tests.service.serving import free_port
+from tests.kit.serving import free_port
 from tests.view.conftest import page_of
 from tests.view.hostile import TOKEN_SEEN, hostile
 

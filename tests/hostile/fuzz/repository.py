@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from benchmarks.demo_calls import DEMO
-from tests.service import bundles
+from tests.kit import bundles
 
 
 def write_repository(folder: Path, *, versions: int = 1) -> Path:
@@ -14,7 +14,7 @@ def write_repository(folder: Path, *, versions: int = 1) -> Path:
     import torch  # for one model: nothing else here needs it
 
     from export.pipeline import export_model
-    from tests.export import tiny
+    from tests.kit import tiny
 
     torch.manual_seed(0)
     export_model(tiny.trained(tiny.LongReader(), tiny.long_reader_card()), folder)

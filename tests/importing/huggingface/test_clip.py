@@ -25,7 +25,7 @@ from tests.importing.huggingface.checkpoints import change_config, write_json
 from tests.importing.huggingface.decoders import BEGIN, VOCABULARY, tokenizer
 from tests.importing.huggingface.test_vision import picture
 from tests.importing.huggingface.test_vision import write as write_vision
-from tests.service.serving import serving
+from tests.kit.serving import serving
 
 NAME, LIBRARY = "clip", "CLIPModel"
 SIZE, PATCH, POSITIONS, FEATURES = 32, 8, 24, 20

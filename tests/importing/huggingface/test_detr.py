@@ -22,8 +22,8 @@ from limelight.cli import main
 from tests.importing.huggingface.checkpoints import change_config, write_json
 from tests.importing.huggingface.test_vision import picture
 from tests.importing.huggingface.test_vision import write as write_vision
+from tests.kit.serving import Running, serving
 from tests.service.open_inference.calls import infer, strings
-from tests.service.serving import Running, serving
 
 NAME, LIBRARY = "detr", "DetrForObjectDetection"
 ROWS, COLUMNS, CELL, QUERIES = 48, 64, 8, 5

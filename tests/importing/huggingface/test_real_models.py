@@ -19,7 +19,7 @@ from export.importing.huggingface.importer import import_checkpoint
 from export.importing.huggingface.tasks.task import ImportOptions
 from limelight.cli import main
 from tests.importing.huggingface.packages import fetched, unpacked
-from tests.service.serving import serving
+from tests.kit.serving import serving
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]

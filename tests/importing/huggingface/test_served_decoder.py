@@ -17,7 +17,7 @@ from limelight import Attention, Generation
 from tests.importing.huggingface.checkpoints import write_json
 from tests.importing.huggingface.decoders import BEGIN, DECODERS, END, TEXT
 from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS
-from tests.service.serving import serving
+from tests.kit.serving import serving
 
 PROMPTS = ("a", "the cat", TEXT)
 STEPS = 9

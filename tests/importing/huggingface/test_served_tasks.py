@@ -18,7 +18,7 @@ from limelight.cli import main
 from limelight.cli.predict import lines
 from tests.importing.huggingface.checkpoints import change_config, sizes, stated_pooling, write_checkpoint, write_json
 from tests.importing.huggingface.encoders import ENCODERS
-from tests.service.serving import serving
+from tests.kit.serving import serving
 
 TAGS = {0: "O", 1: "B-ANIMAL", 2: "I-ANIMAL"}
 TEXT = "The cats sat on a mat."

@@ -38,8 +38,8 @@ from tests.bundle.recordings import RATE, tones, wav
 from tests.importing.huggingface.checkpoints import change_config, write_json
 from tests.importing.huggingface.decoders import END, VOCABULARY, tokenizer
 from tests.importing.huggingface.encoders import ENCODERS
+from tests.kit.serving import serving
 from tests.service.open_inference.calls import infer
-from tests.service.serving import serving
 
 NAME, LIBRARY = "whisper", "WhisperForConditionalGeneration"
 SPECIAL = ("<|startoftranscript|>", "<|en|>", "<|fr|>", "<|transcribe|>", "<|translate|>", "<|notimestamps|>")

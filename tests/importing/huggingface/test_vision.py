@@ -16,7 +16,7 @@ from bundle.values import Array, Image
 from export.errors import CheckpointError
 from export.importing.huggingface.importer import import_checkpoint, read_model
 from tests.importing.huggingface.checkpoints import change_config, write_json
-from tests.service.serving import serving
+from tests.kit.serving import serving
 
 SIZE, PATCH = 32, 8
 LABELS = {0: "cat", 1: "dog", 2: "mat"}

@@ -25,8 +25,8 @@ from service.engine.runtime.warm_up import warm_up
 from service.observability.observer import NullObserver
 from service.settings import Settings
 from tests.hostile.forge import change_graph, edit
-from tests.service import bundles
-from tests.service.serving import CHECKS
+from tests.kit import bundles
+from tests.kit.serving import CHECKS
 
 PROVIDER = Provider("CPUExecutionProvider", 2, 2, cores=2)
 SETTINGS = Settings()

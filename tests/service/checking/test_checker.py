@@ -22,9 +22,9 @@ from service.engine.runtime.providers import Provider
 from service.errors import ModelUnavailableError
 from service.settings import Settings
 from tests.hostile.forge import LOOP, change_graph, copied, put_behind
-from tests.service import bundles
-from tests.service.processes import alive, children
-from tests.service.serving import eventually
+from tests.kit import bundles
+from tests.kit.processes import alive, children
+from tests.kit.serving import eventually
 
 PROVIDER = Provider("CPUExecutionProvider", 2, 2, cores=1)
 SETTINGS = Settings(cores=1)

@@ -30,10 +30,10 @@ from service.frontend.call import Call
 from service.frontend.core import CallRequest, Core, Inference
 from service.frontend.models import Model
 from service.ipc.boundary import GenerationSettings, Strategy
+from tests.kit.serving import text
 from tests.service.attention.descriptions import keyed, labels_of, map_of
 from tests.service.codecs.messages import attend_message, map_message, predict_message
 from tests.service.cores import core_over
-from tests.service.serving import text
 
 ENCODINGS = st.sampled_from(list(Encoding))
 SENTENCES = st.lists(st.sampled_from(["a", "the cat sat", "the dog ran far on a mat ."]), min_size=1, max_size=3)

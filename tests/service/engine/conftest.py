@@ -18,7 +18,7 @@ from service.engine.runtime.providers import Provider, choose_provider
 from service.engine.types import Answer, GenerationSettings, MapKey, Query, Timing
 from service.observability.observer import NullObserver
 from service.settings import Settings
-from tests.service import bundles
+from tests.kit import bundles
 
 EMPTY = Answer({}, {}, {}, "fake", 1, Timing(0, 0))
 

@@ -16,7 +16,7 @@ from service.engine.engine import Engine
 from service.engine.model import Model
 from service.engine.runtime.sessions import Session
 from service.engine.types import Answer, GenerationSettings, Query, Step
-from tests.service import bundles
+from tests.kit import bundles
 
 _ONE_PASS = "tiny"
 

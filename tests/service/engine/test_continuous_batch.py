@@ -29,7 +29,7 @@ from service.engine.types import Answer, FinishReason, GenerationSettings, Query
 from service.errors import DeadlineError, InferenceError, OverrunError
 from service.observability.observer import NullObserver
 from service.settings import Settings
-from tests.service import bundles
+from tests.kit import bundles
 from tests.service.engine.conftest import jobs_of, run_together, weights_of
 from tests.service.engine.test_forward import assert_map
 from tests.service.engine.test_generation import assert_sequence, ids, rows_of

@@ -33,7 +33,7 @@ from service.errors import (
 from service.frontend.transport.status import status_of
 from service.observability.observer import NullObserver, Rejection, Stage
 from service.settings import Settings
-from tests.service import bundles
+from tests.kit import bundles
 from tests.service.engine.conftest import EMPTY, FakeRunner, weights_of
 from tests.service.engine.test_forward import assert_answers
 

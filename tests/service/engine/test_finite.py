@@ -24,10 +24,10 @@ from service.engine.runtime.sessions import Session
 from service.engine.types import Answer, Query, Step
 from service.errors import LimelightError, NotFiniteError
 from service.observability.observer import NullObserver
-from tests.service import bundles
+from tests.kit import bundles
+from tests.kit.processes import scrape
+from tests.kit.serving import Running, attend, free_port, generate, predict, refusal, serving, text
 from tests.service.engine.conftest import jobs_of, weights_of
-from tests.service.processes import scrape
-from tests.service.serving import Running, attend, free_port, generate, predict, refusal, serving, text
 
 INFINITY = float("inf")
 HUGE, GOOD = 3e38, 0.25

@@ -17,7 +17,7 @@ from limelight.v1.attention_pb2 import QUANTITY_NORMS, QUANTITY_SCORES, QUANTITY
 from service.engine.jobs import detached_call
 from service.engine.model import Model
 from service.engine.types import Answer, Query
-from tests.service import bundles
+from tests.kit import bundles
 from tests.service.engine.conftest import run_together, weights_of
 
 ids = st.lists(st.integers(1, bundles.VOCABULARY - 1), min_size=1, max_size=20)

@@ -17,7 +17,7 @@ from service.engine.decoding.search import Hypothesis
 from service.engine.decoding.trace import Trace
 from service.engine.model import Model
 from service.engine.types import Answer, FinishReason, GenerationSettings, Query, Sequence, Step, Strategy
-from tests.service import bundles
+from tests.kit import bundles
 from tests.service.engine.conftest import jobs_of, run_together, weights_of
 from tests.service.engine.test_forward import assert_map
 

@@ -15,7 +15,7 @@ import numpy as np
 from service.engine.runtime.providers import Provider
 from service.engine.runtime.sessions import open_session
 from service.errors import MemoryShortError
-from tests.service import bundles
+from tests.kit import bundles
 
 folder = bundles.tiny(Path(sys.argv[1]))
 device = ("cpu", 0) if sys.argv[2] == "device" else None

@@ -21,7 +21,7 @@ from service.engine.runtime.sessions import Session, open_session
 from service.engine.types import Answer, MapKey, Query
 from service.observability.observer import NullObserver
 from service.settings import Settings
-from tests.service import bundles
+from tests.kit import bundles
 from tests.service.engine.conftest import run_together
 
 SMALL = [make.__name__ for make in bundles.ALL]

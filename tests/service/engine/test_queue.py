@@ -15,7 +15,7 @@ from service.engine.model import Model
 from service.engine.scheduling.plan import Policy
 from service.engine.scheduling.queue import Scheduler, Work
 from service.engine.types import Query
-from tests.service import bundles
+from tests.kit import bundles
 
 
 @pytest.fixture

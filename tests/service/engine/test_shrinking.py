@@ -21,7 +21,7 @@ from service.engine.runtime.arena import share_arena
 from service.engine.runtime.providers import Provider, runtime
 from service.engine.runtime.sessions import open_session
 from service.platform.memory import give_back
-from tests.service import bundles
+from tests.kit import bundles
 
 def held():
     give_back()

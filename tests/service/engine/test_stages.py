@@ -19,7 +19,7 @@ from service.engine.runtime.providers import Provider
 from service.engine.types import Query
 from service.observability.observer import NullObserver
 from service.settings import Settings
-from tests.service import bundles
+from tests.kit import bundles
 from tests.service.engine.test_engine import answered, on_loop
 
 DEVICE = Provider("CPUExecutionProvider", 2, 2, staged=True, device=("cpu", 0))

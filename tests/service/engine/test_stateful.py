@@ -35,7 +35,7 @@ from service.engine.runtime.providers import Provider
 from service.errors import DeadlineError, InferenceError, ModelUnavailableError, QueueFullError
 from service.observability.metrics import Metrics
 from service.settings import Settings
-from tests.service import bundles
+from tests.kit import bundles
 from tests.service.engine.scripted import Gate, ScriptedCall, stand_before_sessions
 
 WORKERS, QUEUE_ROWS, POOL_ROWS = 2, 8, 3

@@ -13,8 +13,8 @@ from bundle.samples import Sample
 from bundle.values import Array, Graph
 from bundle.wire import instance_to_wire, to_array, to_tensor
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
-from tests.service import bundles
-from tests.service.serving import Running, attend, predict, refusal
+from tests.kit import bundles
+from tests.kit.serving import Running, attend, predict, refusal
 
 SAME_SERVER = [HealthCheck.function_scoped_fixture]
 

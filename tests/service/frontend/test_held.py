@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from limelight.v1 import attention_pb2, service_pb2
-from tests.service.serving import attend, eventually, predict, refusal, serving, text
+from tests.kit.serving import attend, eventually, predict, refusal, serving, text
 
 LONGEST = " ".join(["cat"] * 30)
 

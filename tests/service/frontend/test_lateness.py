@@ -14,7 +14,7 @@ from service.admission.lateness import check_in_time
 from service.errors import QueueFullError
 from service.frontend import core
 from service.ipc.boundary import WaitEstimate
-from tests.service.serving import predict, refusal, serving, text
+from tests.kit.serving import predict, refusal, serving, text
 
 TEXTS = ["cat " * 100] * 3  # more than the event loop preprocesses itself
 SLOW = 0.1  # seconds of each

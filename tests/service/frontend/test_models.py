@@ -17,7 +17,7 @@ from service.ipc.client import EngineClient, ModelListener
 from service.observability.observer import NullObserver
 from service.repository.catalogue import State
 from service.settings import Settings
-from tests.service import bundles
+from tests.kit import bundles
 
 
 class Engine:

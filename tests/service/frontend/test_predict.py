@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from bundle.wire import to_array, to_tensor
 from limelight.v1 import service_pb2, values_pb2
-from tests.service.bundles import LABELS, WORDS
-from tests.service.serving import Running, attend, predict, text
+from tests.kit.bundles import LABELS, WORDS
+from tests.kit.serving import Running, attend, predict, text
 
 words = st.lists(st.sampled_from(WORDS[4:]), min_size=1, max_size=30).map(" ".join)
 

@@ -15,7 +15,7 @@ from limelight.v1 import model_pb2, service_pb2, values_pb2
 from service.codecs.v1.service import SERVICE
 from service.frontend.transport.health import Health
 from service.supervisor.in_process import InProcessServer
-from tests.service.serving import Running, refusal, serving
+from tests.kit.serving import Running, refusal, serving
 
 
 def reflected(channel: grpc.Channel) -> descriptor_pool.DescriptorPool:

@@ -11,10 +11,10 @@ import pytest
 import limelight
 from bundle.attention_signals import BINS
 from service.frontend.signals import Watched
-from tests.service import bundles
-from tests.service.bundles.parts import add_references
-from tests.service.processes import scrape
-from tests.service.serving import eventually, free_port, serving
+from tests.kit import bundles
+from tests.kit.bundles.parts import add_references
+from tests.kit.processes import scrape
+from tests.kit.serving import eventually, free_port, serving
 
 MAPS = ("encoder.0.self", "encoder.1.self", "pool")
 SENTENCE = {"text": "the cat sat"}

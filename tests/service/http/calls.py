@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.service.serving import Running
+from tests.kit.serving import Running
 
 JSON = {"content-type": "application/json"}
 

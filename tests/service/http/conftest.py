@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.serving import Running, free_port, serving
+from tests.kit.serving import Running, free_port, serving
 
 
 @pytest.fixture(scope="package", params=[0, 2], ids=["one-process", "two-frontends"])

@@ -23,9 +23,9 @@ from service.command import remedy
 from service.frontend.http import connection as http_connection
 from service.security.tokens import entry, new_token
 from tests.hostile.test_access_tls import Files
-from tests.service import bundles
+from tests.kit import bundles
+from tests.kit.serving import Running, eventually, free_port, serving
 from tests.service.http.calls import answered, call, connected, place, texts, told
-from tests.service.serving import Running, eventually, free_port, serving
 
 PREDICT, GOOD = "/v1/models/tiny:predict", texts("the cat")
 

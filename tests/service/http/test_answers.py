@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from bundle.wire import DTYPES, to_array, to_tensor
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
-from tests.service import bundles
+from tests.kit import bundles
+from tests.kit.serving import Running, attend, generate, predict, text
 from tests.service.http.calls import call, events, texts
-from tests.service.serving import Running, attend, generate, predict, text
 
 WORDS = st.lists(st.sampled_from([*bundles.WORDS, "unheard"]), min_size=1, max_size=5).map(" ".join)
 ENOUGH = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from limelight import cli
+from tests.kit.serving import Running
 from tests.service.http.calls import place
-from tests.service.serving import Running
 
 
 def bench(capsys: pytest.CaptureFixture[str], target: str, *arguments: object) -> tuple[int, dict[str, Any], str]:

@@ -21,8 +21,8 @@ from service.observability.metrics import Metrics
 from service.observability.observer import NullObserver
 from service.security.access import Access
 from service.settings import Settings
+from tests.kit.serving import free_port
 from tests.service.http.calls import parsed_events
-from tests.service.serving import free_port
 
 SERVICE = "test.Service"
 

@@ -10,8 +10,8 @@ import pytest
 
 from bundle.wire import to_array
 from limelight.v1 import attention_pb2
+from tests.kit.serving import Running, attend, free_port, predict, serving, text
 from tests.service.http.calls import call
-from tests.service.serving import Running, attend, free_port, predict, serving, text
 
 INFER = "/v2/models/tiny/infer"
 

@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
+from tests.kit.serving import Running
 from tests.service.http.calls import call, events, texts
-from tests.service.serving import Running
 
 MAPS = {"selections": [{"names": ["encoder.0.self"]}], "encoding": "ENCODING_UINT8", "topK": 2}
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.codecs.json.reading import MOST_VALUES
+from tests.kit.serving import Running, text
+from tests.kit.serving import predict as predict_request
 from tests.service.http.calls import call, connected, texts, told
-from tests.service.serving import Running, text
-from tests.service.serving import predict as predict_request
 
 PREDICT = "/v1/models/tiny:predict"
 GOOD = texts("the cat")

@@ -37,9 +37,9 @@ from service.ipc.remote import RemoteEngine
 from service.observability.metrics import Metrics
 from service.repository.catalogue import State
 from service.settings import Settings
-from tests.service import bundles
+from tests.kit import bundles
+from tests.kit.serving import CHECKS, eventually
 from tests.service.metered import counted
-from tests.service.serving import CHECKS, eventually
 
 T = TypeVar("T")
 QUEUE_ROWS = 300

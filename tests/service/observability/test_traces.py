@@ -17,9 +17,9 @@ import pytest
 
 from bundle.errors import LimelightError
 from limelight.cli.installing import extra
-from tests.service import bundles
-from tests.service.processes import scrape_page
-from tests.service.serving import attend, eventually, free_port, generate, predict, serving, text
+from tests.kit import bundles
+from tests.kit.processes import scrape_page
+from tests.kit.serving import attend, eventually, free_port, generate, predict, serving, text
 
 trace_pb = pytest.importorskip(
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="the extra tracing is not installed"
@@ -193,7 +193,7 @@ def test_a_missing_package_is_named_with_its_extra(repository: Path) -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from pathlib import Path\n"
-        "from tests.service.serving import serving\n"
+        "from tests.kit.serving import serving\n"
         "try:\n"
         f"    with serving(Path({str(repository)!r}), tracing=True): pass\n"
         "except Exception as error: print(error)\n"

@@ -12,9 +12,9 @@ from bundle.values import Array, TensorValue
 from bundle.wire import to_array, value_to_wire
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from service.codecs.oip import open_inference_pb2 as pb
-from tests.service import bundles
+from tests.kit import bundles
+from tests.kit.serving import Running, attend, predict, text
 from tests.service.open_inference.calls import infer, infer_request, outputs, strings, texts, unary
-from tests.service.serving import Running, attend, predict, text
 
 SENTENCE = st.lists(st.sampled_from(bundles.WORDS[4:]), min_size=1, max_size=8).map(" ".join)
 CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}

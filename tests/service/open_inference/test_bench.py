@@ -11,7 +11,7 @@ from limelight import cli
 from limelight.cli.bench import open_inference_pb2 as pb
 from limelight.cli.bench.oip import infer_requests
 from limelight.cli.bench.protocols import Question
-from tests.service.serving import Running
+from tests.kit.serving import Running
 
 
 def bench(capsys: pytest.CaptureFixture[str], running: Running, *arguments: object) -> tuple[int, dict[str, Any], str]:

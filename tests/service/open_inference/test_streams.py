@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from service.codecs.oip import open_inference_pb2 as pb
-from tests.service import bundles
+from tests.kit import bundles
+from tests.kit.serving import Running, generate, serving, text
 from tests.service.open_inference.calls import SERVICE, infer, infer_request, outputs, streamed, texts
-from tests.service.serving import Running, generate, serving, text
 
 FINAL = "triton_final_response"
 CROSS = "decoder.0.cross"

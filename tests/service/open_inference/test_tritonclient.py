@@ -13,7 +13,7 @@ import pytest
 from bundle.wire import to_array
 from limelight.v1 import attention_pb2
 from service.codecs.oip import open_inference_pb2 as pb
-from tests.service.serving import Running, attend, generate, predict, text
+from tests.kit.serving import Running, attend, generate, predict, text
 
 ROOT = Path(__file__).parents[3]
 NODE_PACKAGES = ROOT / "build" / "node" / "node_modules"

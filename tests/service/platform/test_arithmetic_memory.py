@@ -20,7 +20,7 @@ from service.engine.runtime.sessions import open_session
 from service.engine.runtime.projected_weights import some_weights
 from service.platform.memory import settle_allocation
 from tests.allocated import allocated
-from tests.service import bundles
+from tests.kit import bundles
 
 def computed(tokens):
     heads, queries = np.arange(4), np.arange(tokens)

@@ -20,8 +20,8 @@ from service.admission.memory import Held
 from service.frontend.call import Call
 from service.platform import collector
 from service.platform.collector import collected_between_turns
-from tests.service import bundles
-from tests.service.serving import attend, eventually, generate, predict, serving, text
+from tests.kit import bundles
+from tests.kit.serving import attend, eventually, generate, predict, serving, text
 
 UP_TO_311 = pytest.mark.skipif(not collector.NEEDED, reason="from Python 3.12 on Python's own collector is used")
 _HANDLING = tuple(f"{os.sep}service{os.sep}{room}{os.sep}" for room in ("frontend", "codecs"))

@@ -4,7 +4,7 @@ import asyncio
 import socket
 
 from service.platform.unsent import all_sent, unsent
-from tests.service.serving import eventually
+from tests.kit.serving import eventually
 
 
 def test_bytes_count_until_the_other_end_has_them() -> None:

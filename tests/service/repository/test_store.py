@@ -27,8 +27,8 @@ from service.repository.catalogue import Catalogue, State
 from service.repository.folders import scan
 from service.settings import Settings
 from service.supervisor.desired import DesiredState
-from tests.service import bundles
-from tests.service.serving import CHECKS, serving
+from tests.kit import bundles
+from tests.kit.serving import CHECKS, serving
 
 
 class Seen(NullObserver):

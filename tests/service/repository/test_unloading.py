@@ -15,8 +15,8 @@ import pytest
 from limelight.v1 import admin_pb2, service_pb2, values_pb2
 from service.engine.model import Model
 from service.engine.runtime.sessions import Session
-from tests.service import bundles
-from tests.service.serving import (
+from tests.kit import bundles
+from tests.kit.serving import (
     Refusal,
     Running,
     attend,

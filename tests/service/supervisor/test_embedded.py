@@ -14,7 +14,7 @@ from limelight.v1 import service_pb2
 from service.configuration import load_settings
 from service.frontend.transport.status import StatusError
 from service.supervisor.embedded import embedded
-from tests.service.serving import Running, attend, generate, predict, text
+from tests.kit.serving import Running, attend, generate, predict, text
 
 
 def test_an_embedded_server_answers_streams_and_refuses(

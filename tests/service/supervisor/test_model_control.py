@@ -17,10 +17,10 @@ from limelight.v1 import service_pb2
 from service.codecs.oip import open_inference_pb2 as pb
 from service.security.tokens import entry, new_token
 from tests.hostile.swaps import swap
-from tests.service import bundles
+from tests.kit import bundles
+from tests.kit.processes import engines, process, scrape, started
+from tests.kit.serving import Running, eventually, free_port, predict, refusal, serving, text
 from tests.service.open_inference.calls import infer, texts, unary
-from tests.service.processes import engines, process, scrape, started
-from tests.service.serving import Running, eventually, free_port, predict, refusal, serving, text
 
 ROOT = Path(__file__).parents[3]
 

@@ -16,9 +16,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from limelight.v1 import admin_pb2, service_pb2, service_pb2_grpc, values_pb2
-from tests.service import bundles
-from tests.service.processes import alive, children, engines, frontends, process, scrape, started
-from tests.service.serving import Running, eventually, free_port, generate, predict, refusal, serving, text
+from tests.kit import bundles
+from tests.kit.processes import alive, children, engines, frontends, process, scrape, started
+from tests.kit.serving import Running, eventually, free_port, generate, predict, refusal, serving, text
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

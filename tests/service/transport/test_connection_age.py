@@ -9,8 +9,8 @@ import pytest
 
 import limelight
 from tests.hostile.wire import SETTINGS, frame
-from tests.service import bundles
-from tests.service.serving import serving
+from tests.kit import bundles
+from tests.kit.serving import serving
 
 AGE = 0.5
 GOAWAY = 7

@@ -10,8 +10,8 @@ import pytest
 
 from service.frontend.transport.grpc_leak import free_failed
 from service.frontend.transport.response_sender import ResponseSender
-from tests.service import bundles
-from tests.service.serving import serving
+from tests.kit import bundles
+from tests.kit.serving import serving
 
 MEBIBYTE = 2**20
 

@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2
 import limelight
 from limelight import cli
 from service.frontend.transport.health import NOT_SERVING, SERVING, Health
-from tests.service.serving import Running, serving
+from tests.kit.serving import Running, serving
 
 
 def test_a_stop_while_a_watcher_is_told_something_else_is_told_before_the_watch_ends() -> None:

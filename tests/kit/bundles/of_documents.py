@@ -14,8 +14,8 @@ from bundle.values import Array, Text
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
 from limelight.v1 import values_pb2 as vpb
-from tests.service.bundles import parts
-from tests.service.bundles.parts import CLASSES, EMBEDDING, LABELS, MOST_TOKENS, PAD, QUERY, VOCABULARY, ids_of, softmax
+from tests.kit.bundles import parts
+from tests.kit.bundles.parts import CLASSES, EMBEDDING, LABELS, MOST_TOKENS, PAD, QUERY, VOCABULARY, ids_of, softmax
 
 
 def paper(repository: Path, name: str = "paper", *, version: int = 0) -> BundleFolder:

@@ -9,8 +9,8 @@ from bundle.samples import Sample
 from bundle.values import TensorValue
 from limelight.v1 import model_pb2 as mpb
 from limelight.v1 import values_pb2 as vpb
-from tests.service.bundles import parts
-from tests.service.bundles.parts import MOST_TOKENS, VOCABULARY
+from tests.kit.bundles import parts
+from tests.kit.bundles.parts import MOST_TOKENS, VOCABULARY
 
 
 def noisy(repository: Path, name: str = "noisy", *, version: int = 0) -> BundleFolder:

@@ -13,8 +13,8 @@ from bundle.values import Graph
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
 from limelight.v1 import values_pb2 as vpb
-from tests.service.bundles import parts
-from tests.service.bundles.parts import CLASSES, LABELS, OF_SOURCE, OF_TARGET, WIDTH, softmax
+from tests.kit.bundles import parts
+from tests.kit.bundles.parts import CLASSES, LABELS, OF_SOURCE, OF_TARGET, WIDTH, softmax
 
 
 def web(repository: Path, name: str = "web", *, version: int = 0) -> BundleFolder:

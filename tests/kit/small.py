@@ -18,7 +18,7 @@ from models.tasks.segment import Segment
 from models.tasks.task import Task
 from models.training.recipe import Blueprint
 from models.zoo.index import MECHANISM, ZOO, names, recipe
-from tests.models import examples
+from tests.kit import examples
 
 NAMES = tuple(name for name in names() if name != MECHANISM)
 PUBLISHED = tuple(ZOO)

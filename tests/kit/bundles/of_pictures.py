@@ -15,8 +15,8 @@ from bundle.values import Array, Image
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
 from limelight.v1 import values_pb2 as vpb
-from tests.service.bundles import parts
-from tests.service.bundles.parts import NUMBERS, QUERY, TARGETS, softmax
+from tests.kit.bundles import parts
+from tests.kit.bundles.parts import NUMBERS, QUERY, TARGETS, softmax
 
 
 def picture(repository: Path, name: str = "picture", *, version: int = 0) -> BundleFolder:

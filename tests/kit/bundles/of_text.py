@@ -10,8 +10,8 @@ from bundle.samples import Sample
 from bundle.values import Array, Text
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
-from tests.service.bundles import parts
-from tests.service.bundles.parts import CLASSES, EMBEDDING, LABELS, MOST_TOKENS, QUERY, WIDTH, ids_of, softmax
+from tests.kit.bundles import parts
+from tests.kit.bundles.parts import CLASSES, EMBEDDING, LABELS, MOST_TOKENS, QUERY, WIDTH, ids_of, softmax
 
 TINY_EXAMPLES = ("a", "the cat sat", "the dog ran far on a mat .")
 

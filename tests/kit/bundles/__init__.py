@@ -3,13 +3,13 @@
 Weights are drawn from a fixed seed. The graphs are written in ONNX's own text syntax.
 """
 
-from tests.service.bundles.of_documents import padded, paper, paper_answer
-from tests.service.bundles.of_graphs import drawn_graph, web, web_answer
-from tests.service.bundles.of_noise import noisy
-from tests.service.bundles.of_pictures import picture, png
-from tests.service.bundles.of_steps import ECHO_EXAMPLES, echo, echo_answer, echo_maps, log_probabilities
-from tests.service.bundles.of_text import TINY_EXAMPLES, tiny, tiny_answer, tiny_layers
-from tests.service.bundles.parts import (
+from tests.kit.bundles.of_documents import padded, paper, paper_answer
+from tests.kit.bundles.of_graphs import drawn_graph, web, web_answer
+from tests.kit.bundles.of_noise import noisy
+from tests.kit.bundles.of_pictures import picture, png
+from tests.kit.bundles.of_steps import ECHO_EXAMPLES, echo, echo_answer, echo_maps, log_probabilities
+from tests.kit.bundles.of_text import TINY_EXAMPLES, tiny, tiny_answer, tiny_layers
+from tests.kit.bundles.parts import (
     BEGIN,
     END,
     LABELS,

@@ -61,8 +61,9 @@ READING = """
 - speech_fsdd: recordings of two to four digits by one speaker, joined, as letters for units of sound; held out are
   other recordings of the same six speakers. The units were chosen by recordings that are not held out; held-out figures
   of a few runs were seen before the rest was.
-- Letters that Transformers reverse: one run each, of four epochs (fixed heads) or six, without controls. Fixed heads
-  are far from done by then, and larger than divided ones: what is compared there is how fast they learn.
+- Letters that Transformers reverse: one run each, of four epochs (fixed heads, Universal Transformer) or six. Fixed
+  heads are far from done by then, and larger than divided ones: what is compared there is how fast they learn.
+- Questions about a canvas: SAN, LXMERT and VisualBERT learned for six epochs, the other models for twelve.
 - mr_polarity+mams_atsa: film reviews with classes and restaurant sentences without; held out are restaurant sentences
   whose targets agree but for neutral ones. Epochs are chosen by the films: nothing is known of restaurants.
 - Made-up names: none is in two parts, so that embeddings of words know a name by the letters that it has in common with

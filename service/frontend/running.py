@@ -12,7 +12,8 @@ from service.codecs.oip.service import SERVICE as INFERENCE_SERVICE
 from service.codecs.oip.service import InferenceService
 from service.codecs.v1.admin import ADMIN_SERVICE, AdminService
 from service.codecs.v1.service import SERVICE, AttentionService
-from service.frontend.core import Core, WholeServer
+from service.frontend.calls import WholeServer
+from service.frontend.core import Core
 from service.frontend.models import Models
 from service.frontend.server import FrontendServer
 from service.frontend.signals import AttentionSignals

@@ -20,7 +20,7 @@ from service.codecs.oip.outputs import Output, OutputCatalogue, Source
 from service.codecs.oip.parameters import Parameters
 from service.codecs.v1.requests import MOST_INDICES, MOST_SELECTIONS, attention_options, generation_settings
 from service.frontend.call import Call
-from service.frontend.core import CallRequest
+from service.frontend.calls import CallRequest
 from service.frontend.models import Model
 from service.frontend.schema import ModelSchema
 from service.frontend.validation import MOST_NAMES

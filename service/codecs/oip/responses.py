@@ -19,7 +19,7 @@ from service.codecs.oip import open_inference_pb2 as pb
 from service.codecs.oip.datatypes import BYTES, DataType, of_dtype
 from service.codecs.oip.outputs import Output, Source
 from service.codecs.v1.framing import Frame
-from service.frontend.core import CheckedCall, Inference, Prediction
+from service.frontend.calls import CheckedCall, Inference, Prediction
 from service.frontend.results import Boxes, Classes, Embedding, Numbers, Spans, Tags, TypedResult
 from service.ipc.boundary import MapResult, TokenResult
 

@@ -17,7 +17,7 @@ from service.attention.select import SelectedMap, indices
 from service.codecs.v1.framing import Frame
 from service.codecs.v1.maps import frame_map, map_header, put_arrays
 from service.codecs.v1.results import fill_result, sequence_message
-from service.frontend.core import CheckedCall, Inference, Prediction, PreparedInstance
+from service.frontend.calls import CheckedCall, Inference, Prediction, PreparedInstance
 from service.frontend.schema import ModelSchema
 from service.ipc.boundary import (
     ChunkResult,

@@ -17,7 +17,8 @@ from service.codecs.v1.responses import (
     predict_response,
 )
 from service.frontend.call import Call
-from service.frontend.core import LARGE_ANSWER, CallRequest, Core
+from service.frontend.calls import CallRequest
+from service.frontend.core import LARGE_ANSWER, Core
 from service.frontend.models import Model
 from service.frontend.transport.methods import Method, StreamMethod, UnaryMethod
 from service.ipc.boundary import ChunkResult, GenerationSettings, TokenResult

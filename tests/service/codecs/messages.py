@@ -5,7 +5,7 @@ from limelight.v1 import attention_pb2, model_pb2, service_pb2
 from service.attention.plan import AttentionPlan, rollout_description
 from service.codecs.v1.maps import REDUCTIONS
 from service.codecs.v1.results import fill_result
-from service.frontend.core import Inference, Prediction
+from service.frontend.calls import Inference, Prediction
 from service.ipc.boundary import MapResult
 
 

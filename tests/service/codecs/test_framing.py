@@ -27,7 +27,8 @@ from service.codecs.v1.responses import LabelEncoder, attend_response, predict_r
 from service.engine.hosted import HostedModel
 from service.engine.reduction import map_result
 from service.frontend.call import Call
-from service.frontend.core import CallRequest, Core, Inference
+from service.frontend.calls import CallRequest, Inference
+from service.frontend.core import Core
 from service.frontend.models import Model
 from service.ipc.boundary import GenerationSettings, Strategy
 from tests.kit.serving import text

@@ -1,0 +1,187 @@
+"""What calls are made of, whatever their protocol: requests, prepared instances, answers, and where they come from."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bundle.rows import Labels, Row
+from bundle.values import Array, Instance
+from service.admission.memory import Held
+from service.attention.options import Options
+from service.attention.plan import AttentionPlan
+from service.frontend.interventions import Intervention
+from service.frontend.models import Model
+from service.frontend.results import TypedResult
+from service.frontend.schema import ModelSchema
+from service.frontend.sizes import Wanted
+from service.ipc.boundary import GenerationSettings, RowResult
+from service.observability.counters import Snapshot
+
+
+class WholeServer(Protocol):
+    """What a frontend asks of its whole server, whose other processes take part."""
+
+    async def change_models(self, action: str, name: str, version: int) -> int:
+        """Load or unload a version in every engine; gives the version.
+
+        Args:
+            action: `load` or `unload`.
+            version: 0 to load the highest that the folder has.
+
+        Raises:
+            LimelightError: ModelNotFoundError, ModelUnavailableError.
+        """
+
+    async def statistics(self) -> Snapshot:
+        """Join the statistics of every process."""
+
+
+class InstanceSource(Protocol):
+    """The instances of a call, in the form of its protocol. For any thread.
+
+    size: bytes of all of them. has_tensors_only: none is a text, an image or another value that is preprocessed.
+    """
+
+    size: int
+    has_tensors_only: bool
+
+    def __len__(self) -> int: ...
+
+    def path(self, place: int) -> str:
+        """Give the path of an instance in the request."""
+
+    def has_files(self, schema: ModelSchema) -> bool:
+        """Tell whether some value is an image or a recording, which take a while to decode."""
+
+    def read(self, place: int, schema: ModelSchema) -> Instance:
+        """Translate one instance. Raises: InputError naming the field."""
+
+    def interventions(self, place: int) -> Sequence[Intervention]:
+        """Translate the interventions of an instance. Raises: InputError naming the field."""
+
+    def seed(self, place: int) -> int | None:
+        """Give the seed of an instance; None where there is none."""
+
+
+@dataclass(frozen=True)
+class CallRequest:
+    """A call for one model, checked as far as it can be without the model.
+
+    model: its name, or the model itself from `Core.find`, where a protocol needs it to read the request. version: 0 for
+    the default. outputs: names of the raw outputs to return; None for all. generation: makes the checked options, of
+    the model's limit of tokens; None where the call has none. attention: None for a prediction alone. limit: bytes of
+    the answer, 0 for the server's. encode_labels: a label set as the protocol sends it. label_sets: those to return
+    beside the ones that results and maps refer to. is_large: the attention options are many, and take time again with
+    each instance. is_rectangular: each instance takes as much of the answer as the
+    largest, and edges as much as a dense map.
+    """
+
+    model: str | Model
+    version: int
+    instances: InstanceSource
+    encode_labels: Callable[[ModelSchema, Labels], bytes]
+    outputs: Sequence[str] | None = None
+    max_classes: int = 0
+    truncate: bool = False
+    attention: Options | None = None
+    generation: Callable[[int], GenerationSettings] | None = None
+    limit: int = 0
+    label_sets: Sequence[str] = ()
+    is_large: bool = False
+    is_rectangular: bool = False
+
+
+@dataclass(frozen=True)
+class PreparedInstance:
+    """One instance, ready for an engine.
+
+    labels: the label sets that its answer refers to, encoded, as far as the inputs decide them. attention: bound of the
+    bytes of its maps in the answer. computing: of what an engine holds until they are reduced. nanoseconds: it took.
+    """
+
+    instance: Instance
+    row: Row
+    seed: int | None
+    labels: Mapping[str, bytes]
+    attention: int
+    computing: int
+    nanoseconds: int
+
+
+@dataclass(frozen=True)
+class CheckedCall:
+    """A call's options once its model is known. stream_limit: bytes of a stream's attention; None for other calls."""
+
+    model: Model
+    wanted: Wanted
+    request: CallRequest
+    stream_limit: int | None = None
+
+    @property
+    def plan(self) -> AttentionPlan | None:
+        """The attention plan; None for a prediction alone."""
+        return self.wanted.plan
+
+    @property
+    def schema(self) -> ModelSchema:
+        """The model's schema."""
+        return self.model.schema
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What made an answer. Durations in nanoseconds."""
+
+    model: str
+    version: int
+    digest: str
+    provider: str
+    graph: str
+    batch_rows: int
+    queue: int
+    compute: int
+    preprocess: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer to one instance.
+
+    results: typed, by name, in the model's order. outputs: raw ones that were asked for. labels: label sets that its
+    results and maps refer to, by name: encoded where the inputs decide them, or as they are where the run does.
+    axes: every label set, as it is. derived_labels: those that groups and ranges make. result: as the engine gave it,
+    with the maps.
+    """
+
+    results: Mapping[str, TypedResult]
+    outputs: Mapping[str, Array]
+    labels: Mapping[str, bytes | Labels]
+    axes: Mapping[str, Labels]
+    derived_labels: Sequence[Labels]
+    truncated: bool
+    provenance: Provenance
+    result: RowResult
+
+
+@dataclass(frozen=True)
+class Inference:
+    """The answer to a call, to be encoded by `Core.encoded`.
+
+    held: memory of its results, to be cut to that of the encoded answer, then released. preprocess: nanoseconds that it
+    took. started: when the call began, by `time.perf_counter_ns`.
+    """
+
+    checked: CheckedCall
+    predictions: Sequence[Prediction]
+    held: Held
+    preprocess: int
+    started: int
+
+    @property
+    def array_bytes(self) -> int:
+        """Bytes of its arrays."""
+        return sum(
+            sum(each.weights.nbytes for each in prediction.result.maps)
+            + sum(each.nbytes for each in prediction.outputs.values())
+            for prediction in self.predictions
+        )

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(900)
 KINDS: Mapping[str, tuple[str, str]] = {
     "reader": ("encoder.0.self", "attention.attention"),  # a Transformer encoder
     "rnn-capsule": ("capsule", "capsules.capsules.attention"),  # over a recurrent network
-    "vit": ("encoder.1.self", "layers.1.attention.attention"),  # of pictures
+    "vit": ("encoder.1.self", "encoder.layers.1.attention.attention"),  # of pictures
     "mcan": ("regions.0.cross", "looking.0.guided.attention"),  # co-attention
     "han": ("sentence", "sentences.attention"),  # hierarchical
 }

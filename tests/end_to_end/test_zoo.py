@@ -103,7 +103,10 @@ def pytorch(trained: TrainedModel, instances: Sequence[Instance]) -> list[Sample
 
 def ask(client: limelight.Client, name: str, instances: Sequence[Instance]) -> list[limelight.Attended]:
     """Ask the server for all in one call."""
-    return client.attend(name, [{key: plain(value) for key, value in each.items()} for each in instances])
+    sent = [{key: plain(value) for key, value in each.items()} for each in instances]
+    if not client.model(name).maps:  # a variant without attention
+        return [limelight.Attended(prediction=each, maps=()) for each in client.predict(name, sent)]
+    return client.attend(name, sent)
 
 
 def plain(value: Value) -> str | list[str] | bytes | limelight.Pair | limelight.Graph:

@@ -4,12 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from models.cards.card import Card
 from models.cards.inputs import TextInput, Tokenizer, forced_target
 from models.cards.labels import output_steps
 from models.cards.results import Written
-from models.data import tokenizers
+from models.data import dates, rows, tokenizers
 from models.data.dataset import Dataset
-from models.training.recipe import Blueprint
+from models.network import Network
+from models.tasks.generate import Generate
+from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset
 
 SOURCE, TARGET = "source.json", "target.json"
@@ -82,3 +85,19 @@ def prepare(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
         return Blueprint(made, (), {SOURCE: source, TARGET: target})
 
     return prepared
+
+
+def rewriting(
+    config: type[C], network: Callable[..., Network], card: Callable[..., Card], presets: Mapping[str, Preset]
+) -> Recipe[C]:
+    """Make the recipe of a model that rewrites a text, taught by pairs of texts."""
+    return Recipe(
+        config=config,
+        network=network,
+        card=card,
+        task=Generate(),
+        data=rows.PAIRS,
+        builtin=dates.dataset,
+        prepare=prepare(config),
+        presets=presets,
+    )

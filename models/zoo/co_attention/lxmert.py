@@ -23,13 +23,10 @@ from models.cards.describe import describe
 from models.cards.maps import Attends, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import rows
-from models.data.canvas import questions
 from models.network import Answer, Network
-from models.training.recipe import Blueprint, Recipe
+from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.co_attention.vqa import ANSWER, FILE, BertVqaConfig, PlacedWords, last_word, of_picture, prepare
-from models.zoo.vision_pretraining import learn_to_see
+from models.zoo.co_attention.vqa import FILE, BertVqaConfig, PlacedWords, answering, last_word, of_picture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,16 +172,6 @@ PRESETS = {
     ),
 }
 
-LXMERT = Recipe(
-    config=LxmertConfig,
-    network=Lxmert,
-    card=card,
-    task=ANSWER,
-    data=rows.QUESTIONS,
-    builtin=questions.dataset,
-    start=learn_to_see,
-    prepare=prepare(LxmertConfig),
-    presets=PRESETS,
-)
+LXMERT = answering(LxmertConfig, Lxmert, card, PRESETS)
 # The paper's question: how many layers in which the streams meet?
 LXMERT_ONE = LXMERT.changed(layers=1)

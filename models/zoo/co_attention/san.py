@@ -20,13 +20,10 @@ from models.cards.labels import one
 from models.cards.maps import Attends, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import rows
-from models.data.canvas import questions
 from models.network import Answer, Network
-from models.training.recipe import Blueprint, Recipe
+from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.co_attention.vqa import ANSWER, FILE, Lstm, VqaConfig, Words, last_word, of_picture, prepare
-from models.zoo.vision_pretraining import learn_to_see
+from models.zoo.co_attention.vqa import FILE, Lstm, VqaConfig, Words, answering, last_word, of_picture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,16 +117,6 @@ PRESETS = {
     ),
 }
 
-SAN = Recipe(
-    config=SanConfig,
-    network=StackedAttention,
-    card=card,
-    task=ANSWER,
-    data=rows.QUESTIONS,
-    builtin=questions.dataset,
-    start=learn_to_see,
-    prepare=prepare(SanConfig),
-    presets=PRESETS,
-)
+SAN = answering(SanConfig, StackedAttention, card, PRESETS)
 # What the paper compares it with: a single attention layer.
 SAN_ONE = SAN.changed(hops=1)

@@ -1,7 +1,7 @@
 """Shared by the models of visual question answering: picture and question, and the sizes that the data decide."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -10,14 +10,18 @@ from torch import Tensor, nn
 from models.blocks.recurrent import pick
 from models.blocks.regions import Regions
 from models.blocks.transformer import PostNormLayer
+from models.cards.card import Card
 from models.cards.inputs import ImageInput, TextInput, Tokenizer
 from models.cards.labels import LabelSet
-from models.data import tokenizers
+from models.data import rows, tokenizers
+from models.data.canvas import questions
 from models.data.dataset import Dataset, classes
 from models.data.images import grey_levels
+from models.network import Network
 from models.tasks.classify import Classify
-from models.training.recipe import Blueprint
+from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset
+from models.zoo.vision_pretraining import learn_to_see
 
 FILE = "tokenizer.json"
 ANSWER = Classify(given="question")
@@ -190,3 +194,20 @@ def prepare(
         return Blueprint(made, labels, {FILE: tokenizer})
 
     return prepared
+
+
+def answering(
+    config: type[C], network: Callable[..., Network], card: Callable[..., Card], presets: Mapping[str, Preset]
+) -> Recipe[C]:
+    """Make the recipe of a network that answers questions about pictures, with an eye that learns to see first."""
+    return Recipe(
+        config=config,
+        network=network,
+        card=card,
+        task=ANSWER,
+        data=rows.QUESTIONS,
+        builtin=questions.dataset,
+        start=learn_to_see,
+        prepare=prepare(config),
+        presets=presets,
+    )

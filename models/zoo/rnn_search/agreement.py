@@ -16,7 +16,8 @@ from models.cards.describe import describe
 from models.cards.taxonomy import Citation, Taxonomy
 from models.network import Answer
 from models.training.recipe import Blueprint
-from models.zoo.rnn_search.rnn_search import RnnSearch, RnnSearchConfig, parts, rewriting
+from models.zoo.rnn_search.rnn_search import PRESETS, RnnSearch, RnnSearchConfig, parts
+from models.zoo.seq2seq import rewriting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +92,6 @@ def card(network: Agreement, blueprint: Blueprint[AgreementConfig]) -> Card:
     )
 
 
-AGREEMENT = rewriting(AgreementConfig, card, Agreement)
+AGREEMENT = rewriting(AgreementConfig, Agreement, card, PRESETS)
 # Both directions learn beside each other, and never hear of each other.
 AGREEMENT_APART = AGREEMENT.changed(agreement=0.0)

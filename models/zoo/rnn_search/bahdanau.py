@@ -14,7 +14,8 @@ from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.taxonomy import Citation, Taxonomy
 from models.training.recipe import Blueprint
-from models.zoo.rnn_search.rnn_search import RnnSearch, RnnSearchConfig, parts, rewriting
+from models.zoo.rnn_search.rnn_search import PRESETS, RnnSearch, RnnSearchConfig, parts
+from models.zoo.seq2seq import rewriting
 
 D_COVERAGE = 10  # of a coverage vector, the larger of the paper's two
 
@@ -65,7 +66,7 @@ def card(network: RnnSearch, blueprint: Blueprint[RnnSearchConfig]) -> Card:
     )
 
 
-BAHDANAU = rewriting(RnnSearchConfig, card)
+BAHDANAU = rewriting(RnnSearchConfig, RnnSearch, card, PRESETS)
 # What attention is compared with: the same decoder, which gets the encoder's final states at every step.
 BAHDANAU_LAST = BAHDANAU.with_parts(score=FinalStates())
 # Where the decoder has been, beside where it could look.

@@ -21,12 +21,10 @@ from models.cards.describe import describe
 from models.cards.maps import Attends, maps_of
 from models.cards.results import State
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import dates, rows
 from models.network import Answer, GeneratingNetwork, StepAnswer
-from models.tasks.generate import Generate
-from models.training.recipe import Blueprint, Recipe
+from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.seq2seq import Seq2SeqConfig, prepare
+from models.zoo.seq2seq import Seq2SeqConfig, rewriting
 
 ScoreName = Literal["dot", "general", "concat", "location"]
 AlignName = Literal["global", "local-m", "local-p"]
@@ -259,16 +257,7 @@ PRESETS = {
     ),
 }
 
-LUONG = Recipe(
-    config=LuongConfig,
-    network=Luong,
-    card=card,
-    task=Generate(),
-    data=rows.PAIRS,
-    builtin=dates.dataset,
-    prepare=prepare(LuongConfig),
-    presets=PRESETS,
-)
+LUONG = rewriting(LuongConfig, Luong, card, PRESETS)
 
 
 LUONG_DOT, LUONG_CONCAT, LUONG_LOCATION = (LUONG.changed(score=name) for name in ("dot", "concat", "location"))

@@ -4,7 +4,7 @@ Bidirectional encoder, additive alignment, gated decoder, maxout readout. The ga
 comes behind the map of the state (r ∘ U s) where the paper's comes before it (U [r ∘ s]).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +15,12 @@ from models.attention import Attention
 from models.attention.score import Additive, Score
 from models.attention.score.prepared import PreparedKeys
 from models.blocks.recurrent import BiGru, first
-from models.cards.card import Card
 from models.cards.maps import Attends, maps_of
 from models.cards.results import State
-from models.data import dates, rows
 from models.network import Answer, GeneratingNetwork, StepAnswer
-from models.tasks.generate import Generate
-from models.training.recipe import Blueprint, Recipe
+from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.seq2seq import Seq2SeqConfig, prepare
+from models.zoo.seq2seq import Seq2SeqConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,19 +180,3 @@ PRESETS: Mapping[str, Preset] = {
         vocabulary=30_000,
     ),
 }
-
-
-def rewriting(
-    config: type[RnnSearchConfig], card: Callable[..., Card], network: type[RnnSearch] = RnnSearch
-) -> Recipe[Any]:
-    """The recipe of a model that rewrites a text, taught by pairs of texts."""
-    return Recipe(
-        config=config,
-        network=network,
-        card=card,
-        task=Generate(),
-        data=rows.PAIRS,
-        builtin=dates.dataset,
-        prepare=prepare(config),
-        presets=PRESETS,
-    )

@@ -14,7 +14,8 @@ from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.taxonomy import Citation, Taxonomy
 from models.training.recipe import Blueprint
-from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts, rewriting
+from models.zoo.seq2seq import rewriting
+from models.zoo.transformer.encoder_decoder import PRESETS, EncoderDecoder, EncoderDecoderConfig, parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,4 +48,4 @@ def card(network: EncoderDecoder, blueprint: Blueprint[AdaptivelySparseConfig]) 
     )
 
 
-ADAPTIVELY_SPARSE = rewriting(AdaptivelySparseConfig, card)
+ADAPTIVELY_SPARSE = rewriting(AdaptivelySparseConfig, EncoderDecoder, card, PRESETS)

@@ -5,7 +5,7 @@ source.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,16 +19,13 @@ from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
 from models.attention.weights import Weights, weights_of
 from models.blocks.transformer import AddAndNorm, FeedForward, PostNormLayer, places
-from models.cards.card import Card
 from models.cards.labels import input_steps
 from models.cards.maps import Attends, Map, maps_of
 from models.cards.results import State, cached_states
-from models.data import dates, rows
 from models.network import Answer, GeneratingNetwork, StepAnswer
-from models.tasks.generate import Generate
-from models.training.recipe import Blueprint, Recipe
+from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.seq2seq import Seq2SeqConfig, prepare
+from models.zoo.seq2seq import Seq2SeqConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,22 +222,3 @@ PRESETS: Mapping[str, Preset] = {
         vocabulary=32_000,
     ),
 }
-
-
-def rewriting(
-    config: type[EncoderDecoderConfig],
-    card: Callable[..., Card],
-    presets: Mapping[str, Preset] = PRESETS,
-    network: type[EncoderDecoder] = EncoderDecoder,
-) -> Recipe[Any]:
-    """The recipe of a model that rewrites a text, taught by pairs of texts."""
-    return Recipe(
-        config=config,
-        network=network,
-        card=card,
-        task=Generate(),
-        data=rows.PAIRS,
-        builtin=dates.dataset,
-        prepare=prepare(config),
-        presets=presets,
-    )

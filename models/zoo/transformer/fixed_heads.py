@@ -15,7 +15,8 @@ from models.cards.results import State, cached_states
 from models.cards.taxonomy import Citation, Taxonomy
 from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts, rewriting
+from models.zoo.seq2seq import rewriting
+from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,6 @@ PRESETS = {
     ),
 }
 
-FIXED_HEADS = rewriting(FixedHeadsConfig, card, PRESETS)
+FIXED_HEADS = rewriting(FixedHeadsConfig, EncoderDecoder, card, PRESETS)
 # As many heads, which share the features of the model.
 FIXED_HEADS_DIVIDED = FIXED_HEADS.changed(d_head=0)

@@ -21,7 +21,8 @@ from models.cards.describe import describe
 from models.cards.results import State
 from models.cards.taxonomy import Citation, Taxonomy
 from models.training.recipe import Blueprint
-from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts, rewriting
+from models.zoo.seq2seq import rewriting
+from models.zoo.transformer.encoder_decoder import PRESETS, EncoderDecoder, EncoderDecoderConfig, parts
 
 
 class Synthesized(Score):
@@ -139,5 +140,5 @@ def card(network: EncoderDecoder, blueprint: Blueprint[SynthesizerConfig]) -> Ca
     )
 
 
-SYNTHESIZER = rewriting(SynthesizerConfig, card)
+SYNTHESIZER = rewriting(SynthesizerConfig, EncoderDecoder, card, PRESETS)
 SYNTHESIZER_RANDOM = SYNTHESIZER.changed(random=True)

@@ -8,7 +8,8 @@ from models.cards.describe import describe
 from models.cards.taxonomy import Citation, Taxonomy
 from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts, rewriting
+from models.zoo.seq2seq import rewriting
+from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts
 
 
 def card(network: EncoderDecoder, blueprint: Blueprint[EncoderDecoderConfig]) -> Card:
@@ -50,4 +51,4 @@ PRESETS = {
     ),
 }
 
-TRANSFORMER = rewriting(EncoderDecoderConfig, card, PRESETS)
+TRANSFORMER = rewriting(EncoderDecoderConfig, EncoderDecoder, card, PRESETS)

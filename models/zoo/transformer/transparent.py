@@ -20,7 +20,8 @@ from models.cards.maps import Attends, maps_of
 from models.cards.taxonomy import Citation, Taxonomy
 from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts, rewriting
+from models.zoo.seq2seq import rewriting
+from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +141,6 @@ PRESETS = {
     ),
 }
 
-TRANSPARENT = rewriting(TransparentConfig, card, PRESETS, TransparentTransformer)
+TRANSPARENT = rewriting(TransparentConfig, TransparentTransformer, card, PRESETS)
 # As deep, but the decoder reads the encoder's last layer alone.
 TRANSPARENT_LAST = TRANSPARENT.with_parts(score=LastLayer)

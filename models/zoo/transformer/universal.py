@@ -25,7 +25,8 @@ from models.cards.taxonomy import Citation, Taxonomy
 from models.network import Answer, StepAnswer
 from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.transformer.encoder_decoder import DecoderLayer, EncoderDecoder, EncoderDecoderConfig, parts, rewriting
+from models.zoo.seq2seq import rewriting
+from models.zoo.transformer.encoder_decoder import DecoderLayer, EncoderDecoder, EncoderDecoderConfig, parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +190,6 @@ PRESETS = {
     ),
 }
 
-UNIVERSAL = rewriting(UniversalConfig, card, PRESETS, UniversalTransformer)
+UNIVERSAL = rewriting(UniversalConfig, UniversalTransformer, card, PRESETS)
 # As many steps for every token.
 UNIVERSAL_FIXED = UNIVERSAL.changed(halting=False)

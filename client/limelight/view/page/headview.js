@@ -155,10 +155,11 @@ export class HeadView {
     const pinned = { query: unitOf(queries, options.q), key: unitOf(keys, options.k) };
     const isPinned = pinned.query !== null || pinned.key !== null;
     const { query = null, key = null } = isPinned ? pinned : this.hovered;
+    const span = this.#span(key, isPinned);
     if (this.graph) this.#showGraph(query ?? key);
-    else this.#showPanels(query, key, this.#span(key, isPinned));
-    this.matrix?.draw([query, key, this.#span(key, isPinned)?.last]);
-    this.#tell(query ?? this.hovered.query ?? null, this.#span(key ?? this.hovered.key ?? null, isPinned), isPinned);
+    else this.#showPanels(query, key, span);
+    this.matrix?.draw([query, key, span?.last]);
+    this.#tell(query ?? this.hovered.query ?? null, span ?? this.#span(this.hovered.key, isPinned), isPinned);
   }
 
   /** The key units from one to the end of the span that is pinned: { first, last, begin, end, text }; null for none. */

@@ -1,25 +1,15 @@
-"""Tokenization and detokenization of texts, and splitting into sentences."""
+"""Tokenization of texts: ids, and where each token lies."""
 
-import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
-from pathlib import Path
 from typing import Any
 
-from bundle.errors import BundleError
 from bundle.text_prefix import PrefixFinder
-from bundle.tokenizer_files import character_maps, load_tokenizer
-
-# A sentence ends after . ! ? with closing quotes and brackets, before white space; or at a blank line. Possessive, and
-# only from the first of several marks, so that a text of dots takes linear time.
-_SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?=\s)|\n\s*\n")
-_LINE_END = re.compile(r"\n|\r\n?")
-_CHARACTER = re.compile(r"\S")
-_WORD = re.compile(r"\S+")
+from bundle.tokenizer_files import character_maps, load_tokenizer, token_text
 
 
 @dataclass(frozen=True)
@@ -222,7 +212,7 @@ class Encoder:
 
     def token(self, token_id: int) -> str:
         """Return a token as the vocabulary writes it."""
-        return _token(self._tokenizer, token_id)
+        return token_text(self._tokenizer, token_id)
 
     def special(self, token_ids: Sequence[int]) -> list[bool]:
         """Return which tokens are special, by their ids; empty if none is."""
@@ -312,98 +302,3 @@ def _is_combining(character: str) -> bool:
         or "\u11a8" <= character <= "\u11c2"
         or character in "\uff9e\uff9f"
     )
-
-
-class Detokenizer:
-    """Turns token ids into text."""
-
-    def __init__(self, tokenizer: str) -> None:
-        self._tokenizer = load_tokenizer(tokenizer)
-
-    def text(self, token_ids: Sequence[int]) -> str:
-        """Decode a sequence, without special tokens."""
-        return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
-
-    def token(self, token_id: int) -> str:
-        """Return a token as the vocabulary writes it."""
-        return _token(self._tokenizer, token_id)
-
-    def stream(self) -> "TextStream":
-        """Start a text that is decoded token by token."""
-        return TextStream(self)
-
-
-class TextStream:
-    """Decodes a sequence token by token, in constant time a token: only tokens since the last whole piece are read."""
-
-    def __init__(self, detokenizer: Detokenizer) -> None:
-        self._detokenizer = detokenizer
-        self._token_ids: list[int] = []
-        self._written = 0  # tokens before this index are in the text
-        self._context = 0  # start of the last piece, on which decoding depends
-
-    def add(self, token_id: int) -> str:
-        """Return the text that a token adds; empty for a special token, or while a character is incomplete."""
-        self._token_ids.append(token_id)
-        before = self._detokenizer.text(self._token_ids[self._context : self._written])
-        now = self._detokenizer.text(self._token_ids[self._context :])
-        if len(now) <= len(before) or now.endswith("\ufffd"):
-            return ""
-        self._context, self._written = self._written, len(self._token_ids)
-        return now[len(before) :]
-
-
-def _token(tokenizer: Any, token_id: int) -> str:
-    """Return a token as the vocabulary writes it; empty for an unknown id, which the library may reject."""
-    return str(tokenizer.id_to_token(token_id) or "") if 0 <= token_id < 2**32 else ""
-
-
-def read_tokenizer(path: Path) -> str:
-    """Read a tokenizer.json as text. Raises BundleError if it is not UTF-8."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise BundleError("the tokenizer file is not UTF-8") from error
-
-
-def split_sentences(text: str, max_characters: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield the sentences of a text on demand: (begin, end) in code points, without outer white space.
-
-    Splits after `.`, `!` and `?` before white space, at blank lines, and at white space in sentences over
-    `max_characters`.
-    """
-    return _split(text, _SENTENCE_END, max_characters)
-
-
-def split_lines(text: str, max_characters: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield the lines of a text that are not empty, as `split_sentences` does."""
-    return _split(text, _LINE_END, max_characters)
-
-
-def _split(text: str, end: re.Pattern[str], max_characters: int) -> Iterator[tuple[int, int]]:
-    begin = 0
-    for match in end.finditer(text):
-        yield from _pieces(text, begin, match.end(), max_characters)
-        begin = match.end()
-    yield from _pieces(text, begin, len(text), max_characters)
-
-
-def split_words(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the words of a text, separated by white space: (begin, end) in code points."""
-    return (match.span() for match in _WORD.finditer(text))
-
-
-def _pieces(text: str, begin: int, end: int, most: int) -> Iterator[tuple[int, int]]:
-    while found := _CHARACTER.search(text, begin, end):
-        begin = found.start()
-        if not most or end - begin <= most:
-            yield _strip(text, begin, end)
-            return
-        space = max(text.rfind(" ", begin, begin + most), text.rfind("\n", begin, begin + most))
-        middle = space if space > begin else begin + most
-        yield _strip(text, begin, middle)
-        begin = middle
-
-
-def _strip(text: str, begin: int, end: int) -> tuple[int, int]:
-    return begin, begin + len(text[begin:end].rstrip())

@@ -8,6 +8,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,14 @@ _BLOCK = 256
 _MAX_REPLACED_BYTES = 64
 
 
+def read_tokenizer(path: Path) -> str:
+    """Read a tokenizer.json as text. Raises BundleError if it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BundleError("the tokenizer file is not UTF-8") from error
+
+
 def load_tokenizer(text: str) -> Any:
     """Load a tokenizer.json without truncation and padding.
 
@@ -68,6 +77,11 @@ def load_tokenizer(text: str) -> Any:
         raise
     except BaseException as error:  # the library raises bare Exception, and its panics are not Exceptions
         raise BundleError("the tokenizer file is invalid") from error
+
+
+def token_text(tokenizer: Any, token_id: int) -> str:
+    """Return a token as the vocabulary writes it; empty for an unknown id, which the library may reject."""
+    return str(tokenizer.id_to_token(token_id) or "") if 0 <= token_id < 2**32 else ""
 
 
 def _disable_cache(model: Any) -> None:

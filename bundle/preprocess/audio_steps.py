@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle.errors import BundleError, InputError
-from bundle.maps import frame_labels
+from bundle.label_sets import frame_labels
 from bundle.preprocess.log_mel import log_mel, mel_filters
 from bundle.preprocess.step_types import (
     DataFormat,

@@ -8,7 +8,7 @@ import numpy as np
 from PIL.Image import Resampling
 
 from bundle.errors import BundleError, InputError
-from bundle.maps import grid_labels
+from bundle.label_sets import grid_labels
 from bundle.preprocess.images import decode_image, normalise_image, resize
 from bundle.preprocess.step_types import DataFormat, DataKind, Picture, PreprocessedInput, RunOptions, Step, StepContext
 from bundle.v1 import bundle_pb2

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bundle.errors import BundleError, InputError, OutOfRangeError
-from bundle.maps import fixed_labels
+from bundle.label_sets import fixed_labels
 from bundle.preprocess.input_steps import InputSteps
 from bundle.preprocess.step_types import PreprocessedInput, StepContext
 from bundle.reader import BundleFolder
 from bundle.rows import BoundTensor, Labels, Row, bound_tensors
-from bundle.text import read_tokenizer
+from bundle.tokenizer_files import read_tokenizer
 from bundle.v1 import bundle_pb2
 from bundle.values import Array, Instance, TensorValue
 from bundle.wire import input_path

@@ -22,7 +22,8 @@ from bundle.preprocess.step_types import (
     StepContext,
 )
 from bundle.rows import BoundTensor, Labels
-from bundle.text import Encoded, Encoder, split_lines, split_sentences, split_words
+from bundle.splitting import split_lines, split_sentences, split_words
+from bundle.text import Encoded, Encoder
 from bundle.v1 import bundle_pb2
 from bundle.values import Array, Pair, Sentences, Text
 from limelight.v1 import attention_pb2, model_pb2, values_pb2

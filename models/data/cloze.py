@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from bundle.text import split_sentences
+from bundle.splitting import split_sentences
 from bundle.values import Pair, Text
 from models.data import docstrings
 from models.data.dataset import Dataset, Example

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bundle.text import split_sentences
+from bundle.splitting import split_sentences
 from bundle.values import Text
 from models.data.dataset import Dataset, Example, shuffled
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from models.data import drawings, graphs, idx, passages, reviews, rows, speech, stories
+from models.data import drawings, graphs, idx, passages, reviews, row_files, rows, speech, stories
 from models.data.dataset import DataError, Dataset, Example, FileRead, check_labels, check_sources, require, split
 
 IMAGES: Literal["images"] = "images"
@@ -31,8 +31,8 @@ def load(
     A folder holds train, dev and test files (`train.tsv`, `dev.jsonl.gz`, `test2016.tsv`, `train-images-idx3-ubyte.gz`
     with `train-labels-idx1-ubyte.gz`, `t10k-…`). A part that is missing, and everything of a single file, is cut from
     the training part: a tenth to choose by, a tenth held out, drawn by the seed.
-    `FOLDER+MARKS`: what people marked in the lines of one folder is in another beside it (`rows.marks`).
-    columns: of lines that have more than the kind needs, or have it in another order, which are read (`rows.read`).
+    `FOLDER+MARKS`: what people marked in the lines of one folder is in another beside it (`row_files.marks`).
+    columns: of lines that have more than the kind needs, or have it in another order (`row_files.read`).
     Raises: DataError naming the file, and the line where there is one.
     """
     if columns and not isinstance(kind, rows.Kind):
@@ -43,13 +43,13 @@ def load(
     if not path.exists() and reviews.BETWEEN in path.name:
         name = name or path.name
         first, _, second = path.name.partition(reviews.BETWEEN)
-        path, marked = path.with_name(first), rows.marks(path.with_name(second))
+        path, marked = path.with_name(first), row_files.marks(path.with_name(second))
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
     if kind == DRAWINGS:
         return drawings.of_pictures(load(path, IMAGES, seed=seed, name=name, licence=licence))
     if kind == GRAPHS:
-        if path.name.endswith(rows.SUFFIXES):
+        if path.name.endswith(row_files.SUFFIXES):
             raise DataError(f"{path}: this model learns from a graph in an .npz archive, and not from lines")
         return graphs.dataset(path, name=name, licence=licence)
     if kind == PASSAGES:
@@ -63,7 +63,7 @@ def load(
     def read(file: Path) -> list[Example]:
         if not isinstance(kind, rows.Kind):
             return _pictures(file)
-        examples, how = rows.read_file(file, kind, columns=columns, marked=marked)
+        examples, how = row_files.read_file(file, kind, columns=columns, marked=marked)
         files.append(how)
         return examples
 
@@ -71,10 +71,10 @@ def load(
         parts = {part: _part(path, kind, stems, read) for part, stems in _PARTS.items()}
         if parts["train"] is None:
             raise DataError(f"{path}: has no train file; {_expected(kind)} is wanted")
-    elif kind == IMAGES or path.name.endswith(rows.SUFFIXES):
+    elif kind == IMAGES or path.name.endswith(row_files.SUFFIXES):
         parts = {"train": read(path), "dev": None, "test": None}
     else:
-        raise DataError(f"{path}: is none of {', '.join(rows.SUFFIXES)}")
+        raise DataError(f"{path}: is none of {', '.join(row_files.SUFFIXES)}")
     made = [part for part in ("dev", "test") if parts[part] is None]
     if made:
         require(parts["train"] or (), str(path))
@@ -107,7 +107,7 @@ def _part(folder: Path, kind: _FileKind, stems: tuple[str, ...], read: _Read) ->
         found = _one(folder, lambda file: file.name.startswith(stems) and "images-idx3-ubyte" in file.name)
     else:
         # A year may stand behind a part's name, as in test2016.tsv.
-        called = re.compile(rf"({'|'.join(stems)})([-_]?\d{{4}})?({'|'.join(map(re.escape, rows.SUFFIXES))})")
+        called = re.compile(rf"({'|'.join(stems)})([-_]?\d{{4}})?({'|'.join(map(re.escape, row_files.SUFFIXES))})")
         found = _one(folder, lambda file: called.fullmatch(file.name) is not None)
     return None if found is None else read(found)
 
@@ -133,6 +133,6 @@ def labels_beside(images: Path) -> Path:
 
 
 def _expected(kind: _FileKind) -> str:
-    return (
-        "train-images-idx3-ubyte(.gz)" if kind == IMAGES else "one of " + ", ".join(f"train{s}" for s in rows.SUFFIXES)
-    )
+    if kind == IMAGES:
+        return "train-images-idx3-ubyte(.gz)"
+    return "one of " + ", ".join(f"train{suffix}" for suffix in row_files.SUFFIXES)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bundle.values import Pair, Text
-from models.data import rows, tokenizers
+from models.data import row_files, rows, tokenizers
 from models.data.dataset import DataError, Dataset, Example, require, shown
 
 BETWEEN = "+"
@@ -96,10 +96,10 @@ def read(path: Path, *, name: str = "", licence: str = "") -> Dataset:
 
 
 def _part(folder: Path, part: str) -> list[Example]:
-    found = [folder / f"{part}{suffix}" for suffix in rows.SUFFIXES if (folder / f"{part}{suffix}").is_file()]
+    found = [folder / f"{part}{suffix}" for suffix in row_files.SUFFIXES if (folder / f"{part}{suffix}").is_file()]
     if len(found) != 1:
         raise DataError(f"{folder}: has {len(found)} files {part}(.tsv, .csv, .jsonl, gzipped or not); one is wanted")
-    examples = agreed(rows.read(found[0], _REVIEWS))
+    examples = agreed(row_files.read(found[0], _REVIEWS))
     require(examples, str(found[0]))
     return examples
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from bundle.text import Detokenizer
+from bundle.detokenizing import Detokenizer
 from models.cards.card import Card, Metric
 from models.cards.results import Written
 from models.data import tokenizers

@@ -15,7 +15,7 @@ from bundle.values import Image, Instance, Pair, Sentences, Text, Value
 from limelight.suggestions import similar
 from models.cards.card import Card, Metric
 from models.data import folder as files
-from models.data import generated, rows
+from models.data import generated, row_files, rows
 from models.data.dataset import DataError, Dataset, Example, known, require
 from models.data.understood import understood
 from models.network import Network
@@ -248,7 +248,7 @@ def load(source: Source, chosen: Recipe[Any]) -> Dataset:
     if source.gold:
         if not isinstance(chosen.data, rows.Kind):
             raise DataError(f"--gold takes a file of lines; this model learns from {chosen.data}")
-        marked = tuple(rows.read(Path(source.gold), chosen.data))
+        marked = tuple(row_files.read(Path(source.gold), chosen.data))
         require([each for each in marked if each.gold], f"{source.gold}, of those that say where to look,")
         return replace(load(replace(source, gold=""), chosen), gold=marked)
     if source.columns and source.path.partition(":")[0] == BUILTIN:

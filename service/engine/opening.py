@@ -5,11 +5,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from bundle.detokenizing import Detokenizer
 from bundle.errors import BundleError
 from bundle.maps import ProjectedSize, edge_dimensions
 from bundle.reader import BundleFolder
 from bundle.rows import bound_tensors
-from bundle.text import Detokenizer, read_tokenizer
+from bundle.tokenizer_files import read_tokenizer
 from bundle.v1 import bundle_pb2
 from service.engine.decoding.continuous_batch import Generation
 from service.engine.model import Model, Runner, no_labels

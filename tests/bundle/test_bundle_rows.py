@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bundle.errors import BundleError
-from bundle.maps import canonical, cut, fixed_labels, nested_mask_name
+from bundle.label_sets import fixed_labels
+from bundle.maps import canonical, cut, nested_mask_name
 from bundle.rows import BoundTensor, Labels, Row, bound_tensors, collate
 from bundle.v1 import bundle_pb2
 from limelight.v1 import attention_pb2, model_pb2, values_pb2

@@ -12,8 +12,8 @@ import limelight
 from models.data import numerals, slips
 from models.data.canvas.world import hands, paint, plan
 from models.data.demo import canvas as demo_canvas
+from models.data.demo import classics, statements
 from models.data.demo import slips as demo_slips
-from models.data.demo import statements
 from models.data.images import png
 from models.data.numerals import LANGUAGES
 from models.data.strokes import ink, strokes
@@ -154,7 +154,7 @@ def test_questions_about_what_is_not_there_are_none(client: limelight.Client) ->
 
 
 def test_every_statement_of_python_is_correct(client: limelight.Client) -> None:
-    sources = [*statements.CLASSICS, *(_program(seed) for seed in range(100_000, 100_100))]
+    sources = [*classics.CLASSICS, *(_program(seed) for seed in range(100_000, 100_100))]
     answers = client.predict("slips", [{"document": source} for source in sources], truncate=True)
     found = [source for source, answer in zip(sources, answers, strict=True) if answer.label != slips.CORRECT]
     assert len(found) <= 0.05 * len(sources), found

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.data import rows
+from models.data import row_files, rows
 from models.data.beside import MEASURED, PARSED, tree_distances
 from models.data.dataset import DataError
 
@@ -31,14 +31,14 @@ def test_heads_become_distances_in_tables_and_json_lines(tmp_path: Path) -> None
     table.write_text("good\tit's fine\t3 3 4 0\n")
     objects.write_text(json.dumps({"label": "good", "text": "it's fine", "heads": [3, 3, 4, 0]}) + "\n")
     for path in (table, objects):
-        (example,) = rows.read(path, PARSED)
+        (example,) = row_files.read(path, PARSED)
         np.testing.assert_array_equal(example.instance["distances"].array, tree_distances((3, 3, 4, 0)))
 
 
 def test_variables_are_read_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("label,text,variables\ngood,fine,0.5 -2\n")
-    (example,) = rows.read(path, MEASURED)
+    (example,) = row_files.read(path, MEASURED)
     assert example.instance["variables"].array.tolist() == [0.5, -2]
 
 
@@ -59,4 +59,4 @@ def test_what_does_not_fit_is_refused_with_its_line(
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"label": "good", "text": "a fine day", **beside}) + "\n")
     with pytest.raises(DataError, match=rf"line 1: .*{why}"):
-        rows.read(path, kind)
+        row_files.read(path, kind)

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image as Picture
 
 from bundle.values import Array, Image, Text
-from models.data import rows
+from models.data import row_files, rows
 from models.data.canvas import captions, films, masks, questions
 from models.data.canvas.relations import clear, possible, the_one
 from models.data.canvas.world import DIGITS, SIZE, WORDS, Digit, Scene, hands, paint, plan, touch, with_article
@@ -159,7 +159,7 @@ def test_pictures_beside_lines_or_in_an_archive(tmp_path: Path) -> None:
     ]
     path = tmp_path / "train.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
-    found = rows.read(path, rows.QUESTIONS)
+    found = row_files.read(path, rows.QUESTIONS)
     assert [(text(each, "question"), each.label) for each in found] == [
         ("there is a square", "true"), ("what is it?", "two"),
     ]  # fmt: skip
@@ -169,7 +169,7 @@ def test_pictures_beside_lines_or_in_an_archive(tmp_path: Path) -> None:
     for wrong in ("c.png", "../a.png"):
         path.write_text(json.dumps({**lines[0], "image": wrong}))
         with pytest.raises(DataError, match=f"line 1: the picture '{wrong}' is n"):
-            rows.read(path, rows.QUESTIONS)
+            row_files.read(path, rows.QUESTIONS)
 
 
 def test_cells_of_a_mask_are_those_of_the_ink() -> None:
@@ -230,8 +230,8 @@ def test_masks_in_files(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(png(np.zeros((4, 4), np.uint8)).data)
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"image": "a.png", "labels": [["sky", ""], ["sea", "sea"]]}))
-    assert rows.read(path, rows.MASKS)[0].labels == ("sky", "", "sea", "sea")
+    assert row_files.read(path, rows.MASKS)[0].labels == ("sky", "", "sea", "sea")
     for wrong in ("sky", [], [["sky"], []], [[1]]):
         path.write_text(json.dumps({"image": "a.png", "labels": wrong}))
         with pytest.raises(DataError, match='line 1: "labels"'):
-            rows.read(path, rows.MASKS)
+            row_files.read(path, rows.MASKS)

@@ -8,7 +8,7 @@ from bundle.values import Image, Text
 from models.data import slips
 from models.data.canvas.world import hands
 from models.data.dataset import Example
-from models.data.demo import canvas, digits, numbers, statements
+from models.data.demo import canvas, classics, digits, numbers, statements
 from models.data.demo import slips as demo_slips
 from models.data.gold import Span
 from models.data.numerals import LANGUAGES, said
@@ -87,7 +87,7 @@ def test_programs_are_python_and_slips_in_them_are_none() -> None:
                 for key in look.keys
             )
     assert kinds == {"none", slips.CORRECT, *slips.SLIPS}
-    assert all(demo_slips.readable(each) for each in statements.CLASSICS)
+    assert all(demo_slips.readable(each) for each in classics.CLASSICS)
 
 
 def test_every_statement_is_written() -> None:

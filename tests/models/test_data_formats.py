@@ -10,7 +10,7 @@ import pytest
 
 from bundle.preprocess.images import decode_image
 from bundle.values import Image, Sentences, Text
-from models.data import folder, idx, rows
+from models.data import folder, idx, row_files, rows
 from models.data.dataset import DataError
 
 
@@ -23,14 +23,15 @@ def write(path: Path, text: str) -> Path:
 @pytest.mark.parametrize("header", ["", "label\tsentence\n"])
 def test_tsv_of_documents(tmp_path: Path, name: str, header: str) -> None:
     path = write(tmp_path / name, f"{header}good\tI like it.\r\n\nbad\tI don't.\n")
-    found = [(each.label, each.instance["document"]) for each in rows.read(path, rows.DOCUMENTS)]
+    found = [(each.label, each.instance["document"]) for each in row_files.read(path, rows.DOCUMENTS)]
     assert found == [("good", Text("I like it.")), ("bad", Text("I don't."))]
 
 
 @pytest.mark.parametrize("header", ["", "en\tfr\n", "source\ttarget\n"])
 def test_tsv_of_pairs(tmp_path: Path, header: str) -> None:
     path = write(tmp_path / "a.tsv", f"{header}Go!\tVa !\n")
-    assert [each.instance for each in rows.read(path, rows.PAIRS)] == [{"text": Text("Go!"), "target": Text("Va !")}]
+    (read,) = row_files.read(path, rows.PAIRS)
+    assert read.instance == {"text": Text("Go!"), "target": Text("Va !")}
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -40,25 +41,25 @@ def test_json_lines(tmp_path: Path) -> None:
         {"label": "no", "document": "Three.", "id": 5},
     ]
     path = write(tmp_path / "a.jsonl.gz", "\n".join(map(json.dumps, lines)))
-    found = [(each.label, each.instance["document"]) for each in rows.read(path, rows.DOCUMENTS)]
+    found = [(each.label, each.instance["document"]) for each in row_files.read(path, rows.DOCUMENTS)]
     assert found == [("1", Sentences(("One.", "Two."))), ("no", Text("One. Two.")), ("no", Text("Three."))]
     path = write(tmp_path / "b.jsonl", '{"source": "a", "target": "b"}')
-    assert rows.read(path, rows.PAIRS)[0].instance == {"text": Text("a"), "target": Text("b")}
+    assert row_files.read(path, rows.PAIRS)[0].instance == {"text": Text("a"), "target": Text("b")}
 
 
 def test_words_with_tags(tmp_path: Path) -> None:
     lines = "-DOCSTART- -X- O\n\nIn\tO\nNew\tB-place\r\nYork NNP I-place\n\n\n#go\tO"
     path = write(tmp_path / "a.conll.gz", lines)
     wanted = [(("In", "New", "York"), ("O", "B-place", "I-place")), (("#go",), ("O",))]
-    found = [(each.instance["document"].texts, each.labels) for each in rows.read(path, rows.TAGGED)]  # type: ignore[union-attr]
+    found = [(each.instance["document"].texts, each.labels) for each in row_files.read(path, rows.TAGGED)]  # type: ignore[union-attr]
     assert found == wanted
     path = write(tmp_path / "b.jsonl", json.dumps({"words": ["a", "b"], "tags": ["O", "B-c"]}))
-    assert rows.read(path, rows.TAGGED)[0].labels == ("O", "B-c")
+    assert row_files.read(path, rows.TAGGED)[0].labels == ("O", "B-c")
     for part in ("train", "test"):
         write(tmp_path / f"{part}.conll", "a\tO\n\n" * 10)
     assert len(folder.load(tmp_path, rows.TAGGED).test) == 10
     with pytest.raises(DataError, match="holds words with tags, not texts"):
-        rows.read(tmp_path / "test.conll", rows.TEXTS)
+        row_files.read(tmp_path / "test.conll", rows.TEXTS)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_words_with_tags(tmp_path: Path) -> None:
 def test_a_wrong_line_is_named(tmp_path: Path, name: str, kind: str, text: str, message: str) -> None:
     path = write(tmp_path / name, text)
     with pytest.raises(DataError) as caught:
-        rows.read(path, kind)
+        row_files.read(path, kind)
     assert str(path) in caught.value.message and message in caught.value.message
 
 
@@ -91,14 +92,14 @@ def test_a_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes(b"a\tb\na\t\xff\n")
     with pytest.raises(DataError, match="line 2: is not UTF-8"):
-        rows.read(path, rows.PAIRS)
+        row_files.read(path, rows.PAIRS)
 
 
 def test_a_broken_gzip_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv.gz"
     path.write_bytes(b"no gzip")
     with pytest.raises(DataError, match=r"a\.tsv\.gz: cannot be read"):
-        rows.read(path, rows.PAIRS)
+        row_files.read(path, rows.PAIRS)
 
 
 def pairs(count: int, first: int = 0) -> str:
@@ -141,21 +142,21 @@ def test_columns_are_chosen_by_their_names(tmp_path: Path) -> None:
     table = write(tmp_path / "a.tsv", "en\tde\tfr\nGo!\tLos!\tVa !\n")
     lines = write(tmp_path / "a.jsonl", '{"en": "Go!", "de": "Los!", "fr": "Va !", "target": "?"}')
     for path in (table, lines):
-        (found,) = rows.read(path, rows.PAIRS, columns=("fr", "de"))
+        (found,) = row_files.read(path, rows.PAIRS, columns=("fr", "de"))
         assert found.instance == {"text": Text("Va !"), "target": Text("Los!")}
     # What is not chosen may be called as what is read of other files.
     path = write(tmp_path / "d.tsv", "src\ttgt\tlabel\nGo!\tVa !\t1\n")
-    assert rows.read(path, rows.PAIRS, columns=("src", "tgt"))[0].instance["target"] == Text("Va !")
+    assert row_files.read(path, rows.PAIRS, columns=("src", "tgt"))[0].instance["target"] == Text("Va !")
     path = write(tmp_path / "e.jsonl", '{"sentences": 3, "text": "so", "class": "bad", "evidence": 1}')
-    assert rows.read(path, rows.DOCUMENTS, columns=("class", "text"))[0].instance == {"document": Text("so")}
+    assert row_files.read(path, rows.DOCUMENTS, columns=("class", "text"))[0].instance == {"document": Text("so")}
     with pytest.raises(DataError, match="line 1: has no column 'it'; there are en, de, fr\\. Where"):
-        rows.read(table, rows.PAIRS, columns=("en", "it"))
+        row_files.read(table, rows.PAIRS, columns=("en", "it"))
     with pytest.raises(DataError, match='line 1: has no "target" that is a text'):
-        rows.read(lines, rows.PAIRS, columns=("en", "it"))
+        row_files.read(lines, rows.PAIRS, columns=("en", "it"))
     with pytest.raises(DataError, match="en: pairs have 2 columns: source, target"):
-        rows.read(table, rows.PAIRS, columns=("en",))
+        row_files.read(table, rows.PAIRS, columns=("en",))
     with pytest.raises(DataError, match="line 2: has 2 fields; en<TAB>de<TAB>fr is wanted"):
-        rows.read(write(tmp_path / "b.tsv", "en\tde\tfr\nGo!\tLos!\n"), rows.PAIRS, columns=("en", "de"))
+        row_files.read(write(tmp_path / "b.tsv", "en\tde\tfr\nGo!\tLos!\n"), rows.PAIRS, columns=("en", "de"))
     with pytest.raises(DataError, match="columns are chosen of lines; this model learns from images"):
         folder.load(tmp_path, folder.IMAGES, columns=("en", "de"))
     made = folder.load(write(tmp_path / "c.tsv", "en\tde\tfr\n" + "a\tb\tc\n" * 20), rows.PAIRS, columns=("en", "fr"))

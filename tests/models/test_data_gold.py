@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.maps import grid_labels
+from bundle.label_sets import grid_labels
 from bundle.rows import Labels
 from bundle.values import Pair, Sentences, Text
 from limelight.v1 import attention_pb2, model_pb2
-from models.data import aspects, dates, folder, moves, numbers, numerals, recall, rows, transductions
+from models.data import aspects, dates, folder, moves, numbers, numerals, recall, row_files, rows, transductions
 from models.data.calendars import LANGUAGES
 from models.data.dataset import DataError, Dataset, Example
 from models.data.generated import SETS, load
@@ -163,9 +163,9 @@ def test_the_gold_of_a_thing_is_what_is_said_of_it(form: aspects.Form) -> None:
 def test_targets_in_sentences_asked_as_questions(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"left": "", "target": "Fish ", "right": ", then tea.", "label": "neutral"}))
-    (asked,) = rows.read(path, rows.ASPECT_QUESTIONS)
+    (asked,) = row_files.read(path, rows.ASPECT_QUESTIONS)
     assert asked == Example({"pair": Pair("what about the Fish?", "Fish , then tea.")}, "neutral")
-    (parts,) = rows.read(path, rows.ASPECTS)
+    (parts,) = row_files.read(path, rows.ASPECTS)
     assert text(parts, "left") == "." and sentence(parts) == sentence(asked) == "Fishthentea"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bundle.values import Text
-from models.data import folder, rows
+from models.data import folder, row_files, rows
 from models.data.dataset import DataError, Example
 from models.data.gold import Gold, Span
 
@@ -22,7 +22,7 @@ def test_words_that_people_aligned(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     line = {"src": ["I", "do", " "], "tgt": ["je", "le", "fais"], "sure": [[0, 0], [1, 2]], "possible": [[1, 1]]}
     path.write_text(json.dumps(line))
-    (example,) = rows.read(path, rows.PAIRS)
+    (example,) = row_files.read(path, rows.PAIRS)
     assert example.instance == {"text": Text("I do ␣"), "target": Text("je le fais")}
     marked = [(read(example, each.of), [read(example, key) for key in each.keys]) for each in example.gold]
     assert marked == [("je", ["I"]), ("le", []), ("fais", ["do"])]
@@ -30,14 +30,14 @@ def test_words_that_people_aligned(tmp_path: Path) -> None:
     for wrong, message in (({"sure": [[3, 0]]}, "no link"), ({"src": ["a", ""]}, '"src" is no list of words')):
         path.write_text(json.dumps({**line, **wrong}))
         with pytest.raises(DataError, match=f"line 1: .*{message}"):
-            rows.read(path, rows.PAIRS)
+            row_files.read(path, rows.PAIRS)
 
 
 def test_phrases_that_people_marked_in_documents(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     line = {"label": "bad", "sentences": ["so so .", " ", "a waste of time ."], "evidence": [[[2, 1, 4]], [[0, 0, 1]]]}
     path.write_text(json.dumps(line))
-    (example,) = rows.read(path, rows.DOCUMENTS)
+    (example,) = row_files.read(path, rows.DOCUMENTS)
     whole, last, first = example.gold
     assert whole.of is None and {key.sentence for key in whole.keys if isinstance(key, Span)} == {0, 1}
     assert last.of == Span("document", 0, 17, sentence=1) and last.keys == (Span("document", 2, 15, sentence=1),)
@@ -45,19 +45,19 @@ def test_phrases_that_people_marked_in_documents(tmp_path: Path) -> None:
     for wrong in ([[[1, 0, 1]]], [[[0, 7, 9]]], [3], "no"):
         path.write_text(json.dumps({**line, "evidence": wrong}))
         with pytest.raises(DataError, match="line 1: "):
-            rows.read(path, rows.DOCUMENTS)
+            row_files.read(path, rows.DOCUMENTS)
 
 
 def test_a_marked_document_read_as_one_text(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     line = {"label": "bad", "sentences": ["so so .", " ", "a waste of time ."], "evidence": [[[2, 1, 4]], [[0, 0, 1]]]}
     path.write_text(json.dumps(line))
-    (example,) = rows.read(path, rows.TEXTS)
+    (example,) = row_files.read(path, rows.TEXTS)
     assert example.instance == {"text": Text("so so . a waste of time .")}
     (gold,) = example.gold
     assert gold.of is None and sorted(read(example, key) for key in gold.keys) == ["so", "waste of time"]
     path.write_text(json.dumps({"label": "bad", "sentences": ["so", "so ."]}))
-    assert rows.read(path, rows.TEXTS)[0] == Example({"text": Text("so so .")}, "bad")
+    assert row_files.read(path, rows.TEXTS)[0] == Example({"text": Text("so so .")}, "bad")
 
 
 def test_marks_that_lie_in_a_folder_of_their_own(tmp_path: Path) -> None:

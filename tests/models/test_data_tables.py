@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bundle.values import Text
-from models.data import folder, rows
+from models.data import folder, row_files, rows
 from models.data.dataset import DataError, shown
 from models.training.session import Source, check_texts
 
@@ -20,7 +20,7 @@ GREAT = [("good", 'a "great" film'), ("bad", "a dull, long film")]
 
 def read(path: Path, columns: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Labels and texts of a file of documents."""
-    found = rows.read(path, rows.DOCUMENTS, columns=columns)
+    found = row_files.read(path, rows.DOCUMENTS, columns=columns)
     documents = [each.instance["document"] for each in found]
     assert all(isinstance(each, Text) for each in documents)
     return [(each.label, text.text) for each, text in zip(found, documents, strict=True) if isinstance(text, Text)]
@@ -39,7 +39,7 @@ def table(path: Path, records: Sequence[Sequence[str]], **options: int) -> Path:
 def refused(path: Path, kind: rows.Kind = rows.DOCUMENTS, columns: Sequence[str] = ()) -> str:
     """What is said of a file, without its path."""
     with pytest.raises(DataError) as caught:
-        rows.read(path, kind, columns=columns)
+        row_files.read(path, kind, columns=columns)
     assert caught.value.message.startswith(f"{path}, line ")
     return caught.value.message.removeprefix(f"{path}, ")
 
@@ -187,7 +187,7 @@ def test_a_broken_archive_is_named(tmp_path: Path) -> None:
     for broken in (packed[:20] + b"\xff" * 20 + packed[40:], packed[: len(packed) // 2]):
         path.write_bytes(broken)
         with pytest.raises(DataError, match=r"a\.csv\.gz: cannot be read|line 1: "):
-            rows.read(path, rows.DOCUMENTS)
+            row_files.read(path, rows.DOCUMENTS)
 
 
 @pytest.mark.parametrize("option", ["name", "licence", "gold"])

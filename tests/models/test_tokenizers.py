@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from bundle.text import Detokenizer, Encoder
+from bundle.detokenizing import Detokenizer
+from bundle.text import Encoder
 from models.data import tokenizers
 
 TEXTS = ["The cat sat on the mat.", "Où est le chat ? Là-bas, peut-être…", "12/03/1998"]

@@ -19,8 +19,9 @@ from pathlib import Path
 from bundle.values import Text
 from models.data import slips
 from models.data.dataset import Dataset, Example, shuffled
+from models.data.demo.classics import CLASSICS
 from models.data.demo.mixed import mixed
-from models.data.demo.statements import CLASSICS, program
+from models.data.demo.statements import program
 from models.data.demo.words import COMMON
 from models.data.slips import CORRECT, LINES, LONGEST, Piece, Planted, Planter, missing, replaced
 from models.data.spelling import slip

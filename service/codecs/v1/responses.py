@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from weakref import WeakKeyDictionary
 
 from bundle.errors import TooLargeError
-from bundle.maps import fixed_labels
+from bundle.label_sets import fixed_labels
 from bundle.rows import Labels
 from bundle.wire import labels_to_wire
 from limelight.v1 import model_pb2

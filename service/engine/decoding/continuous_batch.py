@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
+from bundle.detokenizing import Detokenizer, TextStream
 from bundle.interventions import bound_interventions, intervened_bindings
 from bundle.maps import MapPart
 from bundle.rows import Labels, Row
-from bundle.text import Detokenizer, TextStream
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from service.engine.decoding.changes import RowAtStep

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bundle.detokenizing import Detokenizer
 from bundle.errors import BundleError, InputError
 from bundle.generation import end_tokens, leading_tokens
 from bundle.interventions import BoundIntervention
 from bundle.maps import MapWeights, Projected, bound_maps
 from bundle.rows import Row, bound_tensors, cut_output
-from bundle.text import Detokenizer
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from service.engine.decoding.changes import StepChanges

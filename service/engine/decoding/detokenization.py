@@ -10,9 +10,9 @@ from bundle.descriptions import (
     input_steps,
     sequence_description,
 )
+from bundle.detokenizing import Detokenizer, TextStream
 from bundle.generation import end_tokens, leading_tokens
 from bundle.rows import Labels, Row
-from bundle.text import Detokenizer, TextStream
 from bundle.v1 import bundle_pb2
 from service.engine.decoding.search import Hypothesis
 from service.engine.types import FinishReason, Sequence

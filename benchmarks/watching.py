@@ -1,4 +1,4 @@
-"""What watching costs: `python -m benchmarks.watching`.
+"""The cost of traces and attention signals: `python -m benchmarks.watching`.
 
 Predictions of a model of about 50 µs in closed loops, by servers that do not watch, that trace every call, and that
 look at the attention of a share of calls; by turns. Traces go to a collector that takes and forgets them.

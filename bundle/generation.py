@@ -1,4 +1,4 @@
-"""How the token sequences of a generating model begin and end."""
+"""The first and last tokens of generated sequences."""
 
 from bundle.v1 import bundle_pb2
 

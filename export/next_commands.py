@@ -1,4 +1,4 @@
-"""What to do with a bundle that was just written."""
+"""Commands that are printed after a bundle is written."""
 
 from collections.abc import Iterator
 from pathlib import Path

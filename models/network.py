@@ -1,4 +1,4 @@
-"""What every network is: tensors in by name; raw outputs and maps out, by name."""
+"""The interface of networks: tensors in by name; raw outputs and maps out, by name."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Answer:
-    """What a network returns: raw outputs and maps, by the names of its card, each with the batch as first axis.
+    """Output of a network: raw outputs and maps, by the names of its card, each with the batch as first axis.
 
     Maps are [batch, head, query, key(, feature)]. What belongs to the nodes and edges of joined graphs has no batch
     axis: outputs [node, …], maps [edge, head]. signals: what a network's own objective reads, in training only.
@@ -30,7 +30,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class StepAnswer:
-    """What one step of a generating model returns.
+    """Output of one step of a generating model.
 
     scores: [batch, token], before softmax; `models.cards.results.NEVER` for a token that may not follow. states: by the
     `output` names of the card's generation; of one that grows, the new entry alone. maps: [batch, head, key(,
@@ -50,7 +50,7 @@ class Network(nn.Module, ABC):
         """Answer a batch; arguments are the tensors (and masks) of the card's inputs, by name."""
 
     def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
-        """What training minimises, from the task's loss of each term [term]: their sum, unless a network wants more."""
+        """The training objective, from the task's loss of each term [term]: their sum, unless a network wants more."""
         return losses.sum()
 
     def rates(self) -> Iterable[tuple[Sequence[nn.Parameter], float]]:
@@ -67,7 +67,7 @@ class GeneratingNetwork(Network):
 
     @abstractmethod
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
-        """What the steps read, and the initial states, by name."""
+        """Inputs of the steps, and the initial states, by name."""
 
     @abstractmethod
     def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:

@@ -170,7 +170,7 @@ def _texts(description: "model_pb2.ModelDescription") -> list[str]:
 
 
 def _required(description: "model_pb2.ModelDescription", example: int = 0) -> "list[values_pb2.Value]":
-    """What an example has for the inputs that a model requires, in their order; nothing where there is none."""
+    """The values of an example for the required inputs, in their order; empty where there is none."""
     examples = description.examples[example : example + 1]
     return [shown.inputs[each.name] for shown in examples for each in description.inputs if not each.optional]
 

@@ -69,7 +69,7 @@ class InferenceError(LimelightError):
 
 
 class NotFiniteError(InferenceError):
-    """What the model put out for this input has NaN or infinity; the message names it."""
+    """The model's output for this input has NaN or infinity; the message names the output."""
 
 
 class OverrunError(InferenceError):

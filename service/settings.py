@@ -14,7 +14,7 @@ _LARGEST_MESSAGE = 2**31 - 1
 
 
 class Group(StrEnum):
-    """What a setting is about: the headings of `limelight serve --help`, in order."""
+    """Groups of settings: the headings of `limelight serve --help`, in order."""
 
     MODELS = "Models"
     NETWORK = "Network"
@@ -28,7 +28,7 @@ class Group(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """What a setting means and which values it takes. group: None for a limit that only programs set."""
+    """Meaning and valid values of a setting. group: None for a limit that only programs set."""
 
     summary: str
     group: Group | None = None
@@ -335,17 +335,17 @@ class Settings:
 
     @property
     def ports(self) -> int:
-        """How many ports have callers' connections, `max_connections` each."""
+        """Number of ports with callers' connections, `max_connections` each."""
         return 2 if self.http_port else 1
 
     @property
     def core_count(self) -> int:
-        """How many cores to use: those asked for, or all that this process may use."""
+        """Number of cores to use: those asked for, or all that this process may use."""
         return self.cores or available_cores()
 
     @property
     def preprocess_count(self) -> int:
-        """How many inputs are prepared at the same time.
+        """Number of inputs that are prepared at the same time.
 
         Much of that is Python, of which one thread runs at a time: more of them keep the event loop from its turns.
         """
@@ -353,22 +353,22 @@ class Settings:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes calls may hold: those set, or a quarter of the memory that this process may have."""
+        """Bytes that calls may hold: as set, or a quarter of the memory that this process may have."""
         return self.max_held_bytes or available_memory() // 4
 
     @property
     def arriving_bytes(self) -> int:
-        """How many bytes of requests may be arriving: those set, or an eighth of the memory."""
+        """Bytes of arriving requests: as set, or an eighth of the memory."""
         return self.max_arriving_bytes or available_memory() // 8
 
     @property
     def run_bytes(self) -> int:
-        """How many bytes runs may take: those set, or half of the memory that this process may have."""
+        """Bytes that runs may take: as set, or half of the memory that this process may have."""
         return self.max_run_bytes or available_memory() // 2
 
     @property
     def check_bytes(self) -> int:
-        """How many bytes the check of a bundle may take: those set, or three quarters of this process's memory."""
+        """Bytes that the check of a bundle may take: as set, or three quarters of this process's memory."""
         return self.max_check_bytes or available_memory() * 3 // 4
 
     def to_toml(self) -> str:

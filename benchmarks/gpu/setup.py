@@ -1,4 +1,4 @@
-"""What every stage needs: the provider, the models, servers, and loads from several processes."""
+"""Shared setup of the stages: the provider, the models, servers, and loads from several processes."""
 
 import shutil
 import subprocess

@@ -9,7 +9,7 @@ from mlserver.types import InferenceRequest, InferenceResponse
 
 
 class Encoder(MLModel):
-    """What model-settings.json names."""
+    """The runtime that model-settings.json names."""
 
     async def load(self) -> bool:
         options = onnxruntime.SessionOptions()

@@ -13,7 +13,7 @@ import triton_python_backend_utils as triton  # comes with the backend
 
 
 class TritonPythonModel:
-    """What the backend looks for in this file."""
+    """The class that the Python backend looks for in this file."""
 
     def initialize(self, args: dict[str, str]) -> None:
         parameters = json.loads(args["model_config"])["parameters"]

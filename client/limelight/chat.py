@@ -20,7 +20,7 @@ Message = Mapping[str, str]
 
 @dataclass(frozen=True)
 class ChatFormat:
-    """How the turns of a conversation are written.
+    """The text format of a conversation's turns.
 
     `header` is the text before a turn's content, with `{role}` for its name; `end` the text after it.
     """

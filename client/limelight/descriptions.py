@@ -183,7 +183,7 @@ class Citation(Record):
 
 @dataclass(frozen=True)
 class Source(Record):
-    """Where an imported model comes from.
+    """The origin of an imported model.
 
     Attributes:
         classes: classes of the library that the weights were saved from.

@@ -76,7 +76,7 @@ class Figure:
     key: str = ""
     """Name of the label set of the keys."""
     value: str = "weight"
-    """What a number is: a weight, a score or a norm."""
+    """A kind of number: a weight, a score or a norm."""
 
     @property
     def scale(self) -> Scale:

@@ -47,7 +47,7 @@ Exchange: TypeAlias = Generator[Send | float, Any, list[tuple[int, Any]]]
 
 @dataclass
 class Course:
-    """What the calls so far have shown."""
+    """Measurements of the calls so far."""
 
     most: int
     """Number of instances of a call; it becomes smaller where the server refuses as many."""
@@ -101,7 +101,7 @@ class Batcher:
 
 
 UNSENDABLE = (OSError, TypeError, ValueError)
-"""What is raised for an instance that cannot be sent; InputError is a ValueError."""
+"""Exceptions of an instance that cannot be sent; InputError is a ValueError."""
 
 
 def refusal(error: Exception, number: int) -> InputError:

@@ -15,7 +15,7 @@ class FieldViolation:
     field: str
     """Its path: `instances[0].inputs["text"]`."""
     description: str
-    """What is wrong with it."""
+    """Description of the fault."""
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ LoneInput: TypeAlias = (
     | values_pb2.Value
     | PillowImage
 )
-"""What may stand for an instance of a model with one input: a list is several instances."""
+"""Types that can stand for an instance of a model with one input: a list is several instances."""
 Input: TypeAlias = LoneInput | list[str]
 Inputs: TypeAlias = Mapping[str, Input]
 

@@ -1,4 +1,4 @@
-"""What exported graphs are compared with: the model as it was before the export."""
+"""The reference of exported graphs: the PyTorch model as it was before the export."""
 
 from collections.abc import Mapping
 from typing import Protocol

@@ -27,7 +27,7 @@ _DEFAULT_AXES: Mapping[int, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class MapSource:
-    """How a model's tensor becomes a map [batch, head, query, key].
+    """Conversion of a model's tensor to a map [batch, head, query, key].
 
     Attributes:
         axes: of the tensor, in order.

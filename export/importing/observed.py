@@ -1,4 +1,4 @@
-"""What a model returned at several sizes: the authority on its shapes."""
+"""Shapes of a model's outputs, observed at several sizes: the authority on them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

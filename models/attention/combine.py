@@ -32,7 +32,7 @@ def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
 
 
 class Combine(nn.Module):
-    """How weights and values become context vectors.
+    """Combination of weights and values into context vectors.
 
     Shapes: weights [batch, head, query, key(, feature)], value [batch, head, key, d_v] -> [batch, head, query, …].
     """

@@ -1,4 +1,4 @@
-"""What scores and alignments may read besides the scores and the mask."""
+"""Further inputs of scores and alignments, besides the scores and the mask."""
 
 from dataclasses import dataclass
 

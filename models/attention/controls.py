@@ -1,4 +1,4 @@
-"""What attention is compared with: the same modules with uniform weights, and the parameters that decide weights.
+"""Controls of attention: the same modules with uniform weights, and the parameters that determine weights.
 
 Kept apart from the equations, which know nothing of it. A module elsewhere takes part by registering its class
 (`uniform.register`), or by an attribute `deciding`: the names of its parts whose parameters decide weights.

@@ -49,7 +49,7 @@ class Attention(nn.Module):
 
     @property
     def makes(self) -> tuple[Weights, ...]:
-        """What its weights are."""
+        """Properties of its weights."""
         made = Weights(
             heads=self.score.outputs,
             rows=self.align.rows,

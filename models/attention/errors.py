@@ -1,4 +1,4 @@
-"""What goes wrong when attention is put together or called, each with a message that says what to change."""
+"""Errors in building or calling attention; each message says what to change."""
 
 from torch import Tensor
 

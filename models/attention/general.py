@@ -60,7 +60,7 @@ class TaskModel(nn.Module):
 
     @property
     def makes(self) -> tuple[Weights, ...]:
-        """What the attention model's weights are."""
+        """Properties of the attention model's weights."""
         return weights_of(self.attention_model)
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""What a module says of the weights that it makes, so that nobody has to claim it elsewhere."""
+"""Properties of weights, declared by the module that makes them."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Weights:
 
 
 def weights_of(*modules: nn.Module) -> tuple[Weights, ...]:
-    """What the weights are that these modules make, in the order in which they return them.
+    """Properties of the weights of these modules, in the order in which they return them.
 
     Raises: TypeError for a module that does not say: its class needs a property `makes`.
     """
@@ -43,5 +43,5 @@ class AroundAttention:
 
     @property
     def makes(self) -> tuple[Weights, ...]:
-        """What the attention's weights are."""
+        """Properties of the attention's weights."""
         return weights_of(self.attention)

@@ -1,1 +1,1 @@
-"""What networks share."""
+"""Parts that networks share."""

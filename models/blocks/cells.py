@@ -42,7 +42,7 @@ def convolution(d_in: int, d_out: int, *, size: int, stride: int = 1, norm: Norm
 
 
 def contrast(pixels: Tensor) -> Tensor:
-    """How far each pixel is from the picture's mean, in units of the root of the mean square, lighter or darker.
+    """Distance of each pixel from the picture's mean, in units of the root mean square, lighter or darker.
 
     Ink stands out from the ground the same, dark on light and light on dark.
 

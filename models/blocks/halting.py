@@ -9,7 +9,7 @@ from models.attention.weights import Weights
 
 
 class Pondered(NamedTuple):
-    """Where tokens are after some steps: shapes [batch, token], result [batch, token, d], weights of steps so far.
+    """State of tokens after some steps: shapes [batch, token], result [batch, token, d], weights of steps so far.
 
     cost: steps that a token took, and its remainder, which alone has a gradient.
     """

@@ -33,7 +33,7 @@ class EncoderLayer(nn.Module):
 
     @property
     def makes(self) -> tuple[Weights, ...]:
-        """What its weights are: they come with scores and norms."""
+        """Properties of its weights, which come with scores and norms."""
         return tuple(replace(each, quantities=QUANTITIES) for each in weights_of(self.attention))
 
     def forward(self, features: Tensor, mask: Tensor | None = None) -> tuple[Tensor, AttentionQuantities]:

@@ -1,1 +1,1 @@
-"""What models say of themselves: one builder of label sets, inputs, maps and results."""
+"""Cards of models: one builder of label sets, inputs, maps and results."""

@@ -1,4 +1,4 @@
-"""What a model says of itself; export, bundle and docs come from it, and no model has export code of its own."""
+"""The card of a model: export, bundle and docs come from it, and no model has export code of its own."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,7 +104,7 @@ class Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingData:
-    """What a model learned from."""
+    """Training data of a model."""
 
     name: str = ""
     licence: str = ""

@@ -25,7 +25,7 @@ class DescribedMap(Protocol):
 
     @property
     def label_sets(self) -> tuple[LabelSet, ...]:
-        """What its axes count."""
+        """Label sets of its axes."""
 
     def describe(self, name: str) -> model_pb2.MapDescription:
         """As a description has it."""

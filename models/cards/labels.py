@@ -27,7 +27,7 @@ LabelKind = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class LabelSet:
-    """What an axis counts.
+    """The labels of an axis.
 
     input, tensor, dimension: where the entries come from, for those that an input decides. parent: the set that holds
     these (the sentences of words). names: of a fixed set. grid: rows and columns of an image's cells; its `names` stand

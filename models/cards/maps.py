@@ -43,7 +43,7 @@ class Map:
 
     @property
     def label_sets(self) -> tuple[LabelSet, ...]:
-        """What its axes count."""
+        """Label sets of its axes."""
         named = (each for each in (self.of_heads, self.of_features) if each is not None)
         return (self.queries, self.keys, *named)
 
@@ -86,7 +86,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Attends:
-    """What a map shows: queries that attend to keys. The module that makes its weights says the rest.
+    """A map of queries that attend to keys. The module that makes its weights declares the rest.
 
     kind: where it is not the last part of the map's name; `pool` where it is neither, and there is one query.
     features, nested, edges: as those of `Map`.

@@ -21,7 +21,7 @@ class Result(ABC):
     @property
     @abstractmethod
     def task(self) -> model_pb2.Task:
-        """What a model does whose result this is."""
+        """The task of a model with this result."""
 
     @property
     @abstractmethod
@@ -266,7 +266,7 @@ class Boxes(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """What a decoder takes as `input` and gives back as `output`; the encoder's `start` comes first.
+    """A decoder's state, read as `input` and returned as `output`; the encoder's `start` comes first.
 
     cache: instead of a start, heads and size of what is kept of each token: `input` is [batch, head, token, size],
     `output` the newest token's own [batch, head, 1, size].
@@ -290,7 +290,7 @@ class State:
 
 
 def cached_states(layers: int, heads: int, d_model: int) -> list[State]:
-    """What a decoder's layers keep of the tokens before: `keys.<layer>` and `values.<layer>`, by heads."""
+    """The cached keys and values of a decoder's layers: `keys.<layer>` and `values.<layer>`, by heads."""
     cache = (heads, d_model // heads)
     return [
         State(input=f"{kind}.{number}", output=f"next_{kind}.{number}", cache=cache)
@@ -361,7 +361,7 @@ class Written(Result):
         return model_pb2.ResultDescription(name=self.name, sequence=sequence)
 
     def generation(self) -> bundle_pb2.Generation:
-        """How it is done step by step, as a bundle has it."""
+        """Its step-by-step generation, in the form of a bundle."""
         return bundle_pb2.Generation(
             encoder="" if self.prompt else "encoder",
             prefill="prefill" if self.prompt else "",

@@ -1,4 +1,4 @@
-"""Where a model stands: its row of the survey's table, and its paper."""
+"""A model's place in the taxonomy: its row of the survey's table, and its paper."""
 
 from dataclasses import asdict, dataclass
 

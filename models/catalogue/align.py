@@ -71,7 +71,7 @@ def entry(
 
 
 def chunk(s: Scale) -> Score:
-    """What weighs the words of a chunk."""
+    """The score of the words in a chunk."""
     return Additive(d_q=s.d, d_k=s.d, d_w=s.d_w, heads=s.heads)
 
 

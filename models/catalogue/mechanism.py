@@ -42,7 +42,7 @@ PAIRS: Axes = ("batch", None, "query", "key")  # every other context field but p
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large an example is."""
+    """Sizes of an example."""
 
     batch: int
     query: int

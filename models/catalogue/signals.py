@@ -27,7 +27,7 @@ AXES: dict[str, Axes] = {
 
 
 def signal_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
-    """What any of the signals reads; the first instance's first query has no gold weights."""
+    """Inputs of all signals; the first instance's first query has no gold weights."""
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator)

@@ -1,1 +1,1 @@
-"""What models learn from: sources that need no download, and plain formats."""
+"""Training data: sources that need no download, and plain formats."""

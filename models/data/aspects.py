@@ -51,7 +51,7 @@ QUESTIONS = ("how was the {}?", "what about the {}?", "did you like the {}?", "a
 
 @dataclass(frozen=True)
 class Said:
-    """What a sentence says: its words, and of each thing the class, and which words are the thing and the opinion."""
+    """A sentence with its opinions: words; for each thing its class, its place and the place of the opinion."""
 
     words: tuple[str, ...]
     things: tuple[tuple[str, slice, slice], ...]
@@ -105,7 +105,7 @@ def sentence(chance: random.Random) -> Said:
 
 
 def clause(things: Sequence[tuple[str, str]], chance: random.Random) -> tuple[str, dict[str, str]]:
-    """How one thing, or two, are spoken of: a template, and what stands in the place of its capitals."""
+    """A clause about one thing or two: a template, and the words in the place of its capitals."""
     fillings: dict[str, str] = {}
     template = NESTED
     for (label, thing), t, o in zip(things, "Tt", "Oo", strict=False):
@@ -118,7 +118,7 @@ def clause(things: Sequence[tuple[str, str]], chance: random.Random) -> tuple[st
 
 
 def example(said: Said, number: int, form: Form, chance: random.Random) -> Example:
-    """What is said of one of the things."""
+    """An example about one of the things."""
     label, target, opinion = said.things[number]
     words = said.words
     thing = " ".join(words[target])

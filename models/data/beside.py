@@ -14,7 +14,7 @@ _WORD = re.compile(r"\w+|[^\w\s]+")  # as `tokenizers.words` parts a text
 
 
 def tree_distances(heads: Sequence[int]) -> Array:
-    """How many arcs words are apart in a dependency tree (survey G §4.3; Chen et al. 2018b, §3).
+    """Number of arcs between words in a dependency tree (survey G §4.3; Chen et al. 2018b, §3).
 
     heads: the number of each word's head, from 1; 0 of a root. Where no way leads from one word to another, as between
     the trees of two roots, they are `len(heads)` apart, further than on any way.

@@ -1,4 +1,4 @@
-"""How people write the parts of a date in seven languages: months, weekdays, days with endings, and whole dates.
+"""Spellings of the parts of a date in seven languages: months, weekdays, days with endings, and whole dates.
 
 A form is a text with fields: {d} 7, {dd} 07, {th} 7th, {nth} seventh, {m} 3, {mm} 03, {month} March, {mon} Mar,
 {weekday} Sunday, {wd} Sun, {year} 2021, {yy} 21, {time} 10:30.

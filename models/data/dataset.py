@@ -51,7 +51,7 @@ class Example:
 
 @dataclass(frozen=True)
 class FileRead:
-    """How a file was read.
+    """The columns of a file as it was read.
 
     columns: where what an example needs stands in the file. blank: numbers of the lines that were left out.
     """

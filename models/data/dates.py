@@ -129,7 +129,7 @@ def _names(length: int) -> tuple[str, ...]:
 
 
 def gold(places: Places) -> tuple[Gold, ...]:
-    """Where the parts of the ISO form come from: each from all of the same part, as it is written.
+    """Gold places of the parts of the ISO form: each comes from all of the same part, as it is written.
 
     One decision for numbers and words. A character is too fine a measure: the month is in no letter of its name, and
     of a number, whoever has read it has all of it at any of its digits. Hyphens come from nowhere.
@@ -278,7 +278,7 @@ def _no_month(chance: random.Random) -> str:
 
 @cache
 def _written_months() -> frozenset[str]:
-    """What months are called, and how that is shortened, in small letters."""
+    """Names of months and their abbreviations, in small letters."""
     languages = LANGUAGES.values()
     names = (name for each in languages for name in (*each.months, *(mon for mons in each.mons for mon in mons)))
     return frozenset(name.lower() for name in names)

@@ -1,4 +1,4 @@
-"""Where the parts of a data set are: a folder with a file a part, or one file that is split by seed."""
+"""Parts of a data set: a folder with a file a part, or one file that is split by seed."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -33,7 +33,7 @@ from models.data.folder import DRAWINGS, IMAGES, PASSAGES, STORIES, TRANSFER, Ki
 
 @dataclass(frozen=True)
 class Made:
-    """What its examples are, and what makes them of a seed."""
+    """A generated data set: the kind of its examples, and the function that makes them from a seed."""
 
     kind: Kind
     make: Callable[..., Dataset]

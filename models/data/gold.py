@@ -1,4 +1,4 @@
-"""Where to look: known in tasks that are generated, and marked by people in others.
+"""Gold places of attention: known in tasks that are generated, and marked by people in others.
 
 Places are in what was sent (characters of a text, pixels of a picture), so that they hold for every model, whatever its
 tokens or its grid; `covered` says which entries of a label set they are.

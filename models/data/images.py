@@ -35,7 +35,7 @@ class GreyLevels:
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """What a config of a model of such pictures has of them: `rows`, `columns`, `mean` and `deviation`."""
+        """Fields for the config of a model of such pictures: `rows`, `columns`, `mean` and `deviation`."""
         brightness = {"mean": (round(self.mean, 4),), "deviation": (round(self.deviation, 4),)}
         return {"rows": self.rows, "columns": self.columns, **brightness}
 

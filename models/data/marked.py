@@ -1,4 +1,4 @@
-"""What people marked in texts: phrases that are reasons for a class, and links between the words of two languages."""
+"""Marks by people in texts: phrases that are reasons for a class, and links between the words of two languages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from models.data.gold import Gold, Span, word_spans
 
 
 def evidence(phrases: object, sentences: Sequence[str]) -> tuple[Gold, ...]:
-    """What people marked: phrases, each of pieces [sentence, first word, last word + 1], by white space.
+    """Evidence marked by people: phrases, each of pieces [sentence, first word, last word + 1], by white space.
 
     The document looks at the sentences with phrases, and each of those sentences at its words.
     """

@@ -50,7 +50,7 @@ algunos casa molti alcuni anni veel enkele jaren muitos alguns anos
 
 
 def places(pieces: Pieces) -> dict[int, tuple[Span, ...]]:
-    """Where the words stand that decide the digit of each power of ten."""
+    """Places of the words that decide the digit of each power of ten."""
     found: dict[int, tuple[Span, ...]] = {}
     begin = 0
     for text, powers in pieces:
@@ -103,7 +103,7 @@ def dataset(*, seed: int = 0, training: int = 36_000, held_out: int = 1_500) -> 
 
 
 def tried_first(chance: random.Random) -> Iterator[Example]:
-    """What people try first, in every language."""
+    """Likely first inputs, in every language."""
     for kind, language in LANGUAGES.items():
         for number in (number for times, several in _TRIED.items() for number in several for _ in range(times)):
             pieces = language(number, chance)

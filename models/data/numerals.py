@@ -188,7 +188,7 @@ def _tens(n: int, power: int, ones: Sequence[str], tens: Sequence[str], joint: P
 
 
 def _then(rest: int, joint: Piece) -> Pieces:
-    """What stands before the rest, where there is one."""
+    """The words before the rest, where there is one."""
     return [joint] if rest else []
 
 

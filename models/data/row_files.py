@@ -123,7 +123,7 @@ def _check_first(path: Path, kind: Kind, first: Sequence[str], examples: Sequenc
 
 
 def marks(folder: Path) -> Mapping[str, object]:
-    """What people marked in lines that are elsewhere, by their `id`: the `evidence` of the JSON lines of a folder.
+    """Marks for lines of another folder, by their `id`: the `evidence` of the JSON lines of a folder.
 
     Raises: DataError where there is none, or naming the line that has no id or marks.
     """

@@ -23,7 +23,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Kind:
-    """What the lines of a file hold. columns: of a TSV file, in order, and keys of a JSON object; make: one example.
+    """A kind of row. columns: of a TSV file, in order, and keys of a JSON object; make: one example.
 
     pictures: whether `image` is the path of a picture, from the file's folder or in `images.zip` there; `make` gets it.
     """
@@ -117,7 +117,7 @@ def aspect(content: Mapping[str, Any]) -> Example:
 
 
 def side(text: str) -> Text:
-    """What stands on one side of a target: "." where there is nothing."""
+    """The text on one side of a target: "." where there is none."""
     return Text(text.strip() or ".")
 
 

@@ -121,7 +121,7 @@ _SIGNS = (("\t", "tabs"), (";", "semicolons"))
 def _names(
     fields: Sequence[str], wanted: Sequence[str], columns: Sequence[str], others: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """What the first line calls the columns, by the wanted names, "" for those not read; empty if it is data."""
+    """The first line's names of the wanted columns, "" for those not read; empty if it is data."""
     given = [field.strip() for field in fields]
     lower = [name.lower() for name in given]
     if columns and set(columns) <= set(given):
@@ -144,7 +144,7 @@ def _names(
 
 
 def _positions(fields: Sequence[str], wanted: Sequence[str], columns: Sequence[str], where: str) -> list[str]:
-    """What the columns hold, where the first line is data."""
+    """The field of each column, where the first line is data."""
     if not columns:
         return list(wanted)
     if not all(each.isdecimal() for each in columns):
@@ -161,7 +161,7 @@ def _positions(fields: Sequence[str], wanted: Sequence[str], columns: Sequence[s
 
 
 def _numbered(columns: Sequence[str], wanted: Sequence[str], count: int) -> list[str]:
-    """What each of so many columns holds, where they are chosen by number; empty where one is not there."""
+    """The field of each column, where they are chosen by number; empty where one is not there."""
     numbers = [int(each) if each.isdecimal() else 0 for each in columns]
     if not all(1 <= number <= count for number in numbers):
         return []

@@ -124,6 +124,6 @@ def _texts(value: object) -> Sequence[str]:
 
 
 def vocabulary(tokenizer: str) -> dict[int, str]:
-    """What each token stands for, by its id, in order: the tokens that are read from text, without the special ones."""
+    """The text of each token by its id, in order: tokens that are read from text, without the special ones."""
     found = Tokenizer.from_str(tokenizer).get_vocab(with_added_tokens=True)
     return {number: token for number, token in sorted((b, a) for a, b in found.items()) if token not in _PUT_OUT}

@@ -107,7 +107,7 @@ def examples(
 
 
 def example(text: str, target: str, places: Sequence[Sequence[int]]) -> Example:
-    """What is written, character by character, and where each comes from."""
+    """An example of characters to be written, with the places that each comes from."""
     gold = tuple(
         Gold(tuple(Span("text", key, key + 1) for key in keys), of=Span("target", place, place + 1))
         for place, keys in enumerate(places)

@@ -1,4 +1,4 @@
-"""What was understood of data, in lines, so that a mistake shows before training begins."""
+"""A summary of the data as they were read, printed before training begins so that a mistake shows."""
 
 from collections import Counter
 from collections.abc import Iterator

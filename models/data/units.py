@@ -83,7 +83,7 @@ def codebook(sounds: Sequence[Array], *, seed: int = 0) -> Codebook:
 
 
 def letter(unit: int) -> str:
-    """What stands for a unit."""
+    """The letter that stands for a unit."""
     return chr(_FIRST_LETTER + _NEXT_LETTER * unit)
 
 

@@ -94,7 +94,7 @@ class Draw(Task):
 
 
 def pixels(example: Example) -> Array:
-    """What is to be drawn, float32 [row × column] from -1 to 1."""
+    """The picture to draw, float32 [row × column] from -1 to 1."""
     assert isinstance(example.picture, Image)
     flat: Array = (read(example.picture).astype("float32") / 127.5 - 1).ravel()
     return flat

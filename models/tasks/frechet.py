@@ -1,4 +1,4 @@
-"""How far drawn pictures are from real ones, by what a classifier of these pictures sees in them."""
+"""Fréchet distance of drawn pictures from real ones, in the features of a classifier of these pictures."""
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ class Classifier(nn.Module):
         self.classify = nn.Linear(_FEATURES, classes)
 
     def features(self, pictures: Tensor) -> Tensor:
-        """What it sees [batch, feature]."""
+        """Features of pictures [batch, feature]."""
         seen: Tensor = self.see(pictures)
         return seen
 

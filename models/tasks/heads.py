@@ -1,4 +1,4 @@
-"""What stands between features and a task's outputs."""
+"""Output layers between features and a task's outputs."""
 
 from torch import Tensor, nn
 

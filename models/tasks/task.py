@@ -1,4 +1,4 @@
-"""What every task is: from examples to targets, from answers to losses, from held-out examples to figures."""
+"""The interface of tasks: from examples to targets, from answers to losses, from held-out examples to figures."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -75,11 +75,11 @@ class Task(ABC):
         """Measure on held-out examples, beside a trivial baseline where there is one."""
 
     def standing(self, network: Network, dev: HeldOut, training: Sequence[Example], loss: float) -> float:
-        """What decides which weights are kept, the lowest on the dev part: its loss, unless that says little."""
+        """The figure by which weights are kept, the lowest on the dev part: the loss, unless that says little."""
         return loss
 
     def loss(self, network: Network, batch: Batch, also: Also = nothing) -> tuple[Tensor, int]:
-        """What is minimised, summed over the terms of a batch, and how many there are. also: is added to that."""
+        """The loss summed over the terms of a batch, and their number. also: is added to the loss."""
         answer = network(**batch.tensors)
         losses, target = self.losses(answer, batch)
         return network.objective(losses, answer, target) + also(answer, batch), len(losses)

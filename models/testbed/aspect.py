@@ -52,7 +52,7 @@ class Parts(NamedTuple):
 
 
 class AspectModel(SmallModel):
-    """What a sentence says of a target in it (Zheng & Xia 2018; Ma et al. 2018).
+    """Aspect sentiment: the class of a sentence's opinion about a target (Zheng & Xia 2018; Ma et al. 2018).
 
     Shapes: left_ids, target_ids, right_ids int64 [batch, position], masks bool of the same
         -> logits [batch, class], maps by the names of `maps`.

@@ -55,7 +55,7 @@ def from_target(s: Scale, score: Callable[[Scale], Score] = general) -> TargetOb
 
 
 def target_object(score: Callable[[Scale], Score] = general) -> ServedForm:
-    """What the target says is the question to the sentence."""
+    """The target's summary is the query to the sentence."""
 
     def built(title: str, texts: Texts) -> Built:
         model = TargetObjectModel(texts, from_target(texts, score)).eval()

@@ -1,4 +1,4 @@
-"""What small task models have besides answers: what their mechanism wants to be trained by."""
+"""Answers of small task models, and the training signals that their mechanism needs."""
 
 import torch
 from torch import Tensor

@@ -22,7 +22,7 @@ REPRESENTATIONS = LabelSet(
 
 
 class WordsAround(nn.Module):
-    """What a word's surroundings say of one of its representations, for contextualised meta-embeddings.
+    """Scores of a word's representations from the words around it, for contextualised meta-embeddings.
 
     Two numbers a word, as the two units of the paper's BiLSTM, by a convolution over five words.
 

@@ -25,7 +25,7 @@ PAIR = one("pair")
 
 @dataclass(frozen=True)
 class Axes:
-    """What asks and what is asked in one map of a co-attention."""
+    """Query axis and key axis of one map of a co-attention."""
 
     queries: LabelSet
     keys: LabelSet

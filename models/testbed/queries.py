@@ -115,7 +115,7 @@ class Disagreeing(Asked):
         self.by, self.weight = by, weight
 
     def signals(self, features: Tensor, mask: Tensor, noise: Tensor | None) -> Mapping[str, Tensor]:
-        """How much the heads agree."""
+        """Agreement of the heads."""
         heads = self.module
         query, key, value = heads.project(self.question(features, mask), features, None)
         if self.by == "subspaces":
@@ -226,7 +226,7 @@ class Capsular(OneMap):
         return torch.logit(capsules.probability, eps=1e-6), {ATTENTION: weights}
 
     def signals(self, features: Tensor, mask: Tensor, noise: Tensor | None) -> Mapping[str, Tensor]:
-        """What the capsules' joint loss compares."""
+        """Inputs of the capsules' joint loss."""
         capsules, _ = self.module(features, None, mask)
         return {
             "probability": capsules.probability,

@@ -41,7 +41,7 @@ class Reader(nn.Module):
         raise NotImplementedError
 
     def signals(self, features: Tensor, mask: Tensor, noise: Tensor | None) -> Mapping[str, Tensor]:
-        """What the loss reads besides the answer, in training (see `SmallModel.loss`)."""
+        """Inputs of the loss besides the answer, in training (see `SmallModel.loss`)."""
         return {}
 
     def width(self, d: int) -> int:
@@ -184,11 +184,11 @@ class Stepwise(FeatureReader):
         return torch.cat(vectors, -1).squeeze(1), {ATTENTION: torch.cat(rows, 2)}
 
     def covered(self, rows: Sequence[Tensor], nothing: Tensor, features: Tensor) -> Tensor:
-        """What each word has got at the steps before, of the shape of `nothing`."""
+        """Summed weight of each word at the steps before, of the shape of `nothing`."""
         return sum(rows, nothing)
 
     def carried(self, query: Tensor, features: Tensor, mask: Tensor, context: Context) -> Tensor | None:
-        """What the next step starts from, where that is something else than the weights."""
+        """The next step's previous weights, where they are something else than the weights."""
         align = self.attention.align
         if not align.carries:
             return None

@@ -95,7 +95,7 @@ def card(mechanism: Mechanism, network: Network, blueprint: Blueprint[MechanismC
 
 
 def texts(blueprint: Blueprint[MechanismConfig]) -> Texts:
-    """What it reads and tells apart."""
+    """Texts and classes of a model."""
     config = blueprint.config
     return Texts(
         tokenizer=blueprint.files.get(TOKENIZER, ""),  # pictures have none

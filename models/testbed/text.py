@@ -1,4 +1,4 @@
-"""What the small task models share: their texts, and the light feature model that lets attention do the work."""
+"""Shared parts of the small task models: their texts, and a light feature model that leaves the work to attention."""
 
 from dataclasses import dataclass
 
@@ -51,13 +51,13 @@ class Scale:
 
     @property
     def classes(self) -> int:
-        """How many there are of what a class has one of."""
+        """Size of the axis that has one entry a class."""
         return CLASSES
 
 
 @dataclass(frozen=True, kw_only=True)
 class Texts(Scale):
-    """What a small task model reads and tells apart.
+    """Texts and classes of a small task model.
 
     tokenizer: text of its file; labels: names of the classes; max_*: the longest input.
     """

@@ -25,7 +25,7 @@ _RANDOM = "random"
 
 @dataclass
 class Progress:
-    """Where a run stands.
+    """Progress of a run.
 
     step: optimiser steps so far. batch: batches done of this epoch; loss and terms: summed over those. best: the lowest
     standing (`Task.standing`, the dev loss as a rule), of epoch `best_epoch`. history: one record an epoch. seconds:

@@ -1,4 +1,4 @@
-"""Where a model looks, against where it should: measured on every map whose axes the gold places lie on.
+"""Correctness of attention: weight on gold places, measured on every map whose axes have them.
 
 The share of weight on the right places is the attention correctness of Liu et al. (2017); the alignment error rate is
 that of Och and Ney (2003), over words, each word of the output being linked to the one that has most of its weight.
@@ -27,7 +27,7 @@ _EQUAL = 1e-6  # of the largest weight: what rounding leaves between equal ones
 
 @dataclass
 class Tally:
-    """What one map gathered: sums over all gold, by head where they are arrays.
+    """Sums of one map over all gold, by head where they are arrays.
 
     even: what equal weights would have of them. agreed: links that are sure, and those that are not wrong. links: of
     the map, and sure ones.

@@ -24,5 +24,5 @@ def find(name: str) -> torch.device:
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where a model is."""
+    """The device of a model."""
     return next(model.parameters()).device

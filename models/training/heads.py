@@ -1,4 +1,4 @@
-"""What each head does, where a map has several: how spread its weights are, and how much of them lies where.
+"""Figures of each head, where a map has several: entropy of its weights, and their places.
 
 Shares of weight by the distance from query to key tell which heads look at neighbours (the positional heads of Voita et
 al. 2019); where it is known where to look, the share on the right place tells which head does.

@@ -1,4 +1,4 @@
-"""What the data decides of a model: the same for all models that read the same."""
+"""Choices of a model that follow from the data: the same for all models that read the same."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""What one model needs to be trained: the parts in which models differ, as one record."""
+"""The recipe of a model: the parts of training in which models differ, as one record."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Blueprint(Generic[C]):
-    """What the data decides: the model's config, its classes, and its tokenizer files by name."""
+    """Choices that follow from the data: the model's config, its classes, and its tokenizer files by name."""
 
     config: C
     labels: tuple[str, ...]
@@ -30,7 +30,7 @@ class Blueprint(Generic[C]):
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Generic[C]):
-    """How a model is made, taught and judged.
+    """Construction, training and evaluation of a model.
 
     network: makes the network, untrained, of a config; of a blueprint where `needs_files`. card: describes it, whatever
     the model is called. prepare: decides by the training part (vocabulary, classes, sizes). data: what its files hold.

@@ -41,7 +41,7 @@ class RunError(LimelightError):
 
 @dataclass(frozen=True)
 class Run:
-    """What a run folder's config says.
+    """The config of a run folder.
 
     model, mechanism, attention: what was trained; name: what it is called in a repository.
     """

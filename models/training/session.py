@@ -42,7 +42,7 @@ _EXAMPLE_LENGTH = 600  # characters; examples are shown, and sent with every des
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What is to be trained, on what, how, and where to.
+    """A training order: the model, data, settings and folder.
 
     data: a path, `builtin` for what comes with the model, or `builtin:NAME` for a set of `models.data.generated`.
     preset: empty for `demo` on builtin data, `full` on others. changes: settings that
@@ -96,7 +96,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the data of a run come from, and what they are called: what its folder has to say to find them again."""
+    """The names and places of a run's data, saved in its folder so that they are found again."""
 
     path: str
     seed: int
@@ -122,7 +122,7 @@ def check_texts(source: Source) -> None:
 
 
 def default_name(model: str, mechanism: str, attention: str) -> str:
-    """What a model is called where nobody says it: `han`, `sparsemax`, `han-1-5-entmax`."""
+    """The default name of a model: `han`, `sparsemax`, `han-1-5-entmax`."""
     return slug("-".join(filter(None, (mechanism or model, attention))))
 
 
@@ -331,7 +331,7 @@ def _half(text: str) -> str:
 
 
 def report(trainer: Trainer) -> dict[str, Any]:
-    """What the figures are to be read with."""
+    """Facts that are needed to read the figures."""
     here = trainer.progress
     return {
         "best_epoch": here.best_epoch + 1,

@@ -1,4 +1,4 @@
-"""How a model is trained, and the sizes that come with it: presets, and what changes them."""
+"""Settings of training, and presets: sizes by name, and their changes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What decides a training run, beside the model and the data.
+    """Settings of a training run, beside the model and the data.
 
     learning_rate: the highest; it rises over the first `warm_up` of all steps and falls by a cosine to a twentieth.
     momentum: of the gradient; networks that learn against each other do without.

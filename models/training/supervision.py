@@ -34,7 +34,7 @@ class _Look:
 
 
 class SupervisedAttention:
-    """What it costs to look elsewhere, over the examples of one part of a data set.
+    """Loss of weight off the gold places, over the examples of one part of a data set.
 
     weight: λ of that, beside the task's own loss of an example.
     Raises: DataError where no example says where to look on one of the model's maps.

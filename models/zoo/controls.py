@@ -1,4 +1,4 @@
-"""What any published model is compared with: itself with uniform weights, and with attention that never learned.
+"""Controls of any published model: itself with uniform weights, and with attention that never learned.
 
 Both have the sizes, the inputs, the task and the training of the model; a difference is what attention has learned.
 """

@@ -31,7 +31,7 @@ class Seq2SeqConfig:
     max_characters: int = 1000
 
     def source(self, files: Mapping[str, str]) -> TextInput:
-        """What is to be rewritten."""
+        """The source input."""
         return TextInput(
             summary="What is to be rewritten.",
             tokenizer=Tokenizer(text=files[SOURCE], file=SOURCE),
@@ -41,11 +41,11 @@ class Seq2SeqConfig:
         )
 
     def target(self, files: Mapping[str, str]) -> TextInput:
-        """What forces the output."""
+        """The input of a forced output."""
         return forced_target(Tokenizer(text=files[TARGET], file=TARGET), self.max_new_tokens)
 
     def written(self, files: Mapping[str, str], **more: Any) -> Written:
-        """What is put out. more: fields of `Written` that models differ in."""
+        """The generated text. more: fields of `Written` that models differ in."""
         return Written(
             steps=output_steps(),
             tokenizer=self.target(files).tokenizer,
@@ -60,7 +60,7 @@ C = TypeVar("C", bound=Seq2SeqConfig)
 
 
 def prepare(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
-    """What the training part decides: two vocabularies of pieces of words, or of characters where the preset has no
+    """Choices from the training part: two vocabularies of pieces of words, or of characters where the preset has no
     size for them.
     """
 

@@ -38,7 +38,7 @@ class Seeing(Protocol):
 
 
 class EyeConfig(Protocol):
-    """What its config says of the eye, and whether it is taught."""
+    """Config of the image encoder, and whether it is pretrained."""
 
     @property
     def taught(self) -> bool: ...

@@ -1,1 +1,1 @@
-"""What is taken on, and in which order: bounds that hold before anything of a call is read."""
+"""Admission: limits that apply before a call is read, and the order of waiting calls."""

@@ -40,7 +40,7 @@ class ConnectionQueues:
 
     @property
     def waiting(self) -> int:
-        """How many calls wait, of all connections."""
+        """Number of waiting calls, over all connections."""
         return sum(len(each.waiting) for each in self._connections.values())
 
     @asynccontextmanager

@@ -14,7 +14,7 @@ _RETRY_AFTER = 0.5
 
 @dataclass(frozen=True, order=True)
 class Transient:
-    """What a row holds only while a worker computes it.
+    """Memory that a row needs only while a worker computes it.
 
     a_worker: bytes of a worker that is full of such rows. size: of the row itself.
     """
@@ -40,7 +40,7 @@ class MemoryBudget:
 
     @property
     def held(self) -> int:
-        """How many bytes are held at most: what calls keep, and the largest transient bytes of all workers."""
+        """Largest number of bytes held: those of calls, and the largest transient bytes of all workers."""
         room, total = float(self._workers), float(self._kept)
         for each in reversed(self._transient):
             part = min(1.0, room * each.a_worker / each.size)
@@ -78,7 +78,7 @@ class MemoryBudget:
 
 @dataclass(eq=False)
 class Held:
-    """What one call holds of a budget."""
+    """A call's reservation in a budget."""
 
     _budget: MemoryBudget
     _kept: int

@@ -1,4 +1,4 @@
-"""Who waits for a turn, oldest first, and what becomes of a turn that is given to a call which ends at that moment."""
+"""A first-in, first-out queue of waiting calls; a turn given to a call that ends at that moment is not lost."""
 
 import asyncio
 from collections import OrderedDict
@@ -35,7 +35,7 @@ class Turns(Generic[T]):
 
     @property
     def oldest(self) -> T | None:
-        """What is known of the call that waits longest; None where none waits."""
+        """The key of the call that waits longest; None where none waits."""
         while self._waiting:
             turn, known = next(iter(self._waiting.items()))
             if not turn.done():

@@ -33,7 +33,7 @@ RECEIVED: ContextVar[Callable[[], None]] = ContextVar("RECEIVED", default=lambda
 
 @dataclass(frozen=True)
 class UploadSlots:
-    """How many messages may arrive at the same time: those that take a moment, and those that take longer."""
+    """Limits on messages that arrive at the same time: one for short uploads, one for long uploads."""
 
     quick: int
     slow: int

@@ -1,4 +1,4 @@
-"""What a caller asks for, free of any protocol (`AttentionOptions` on the wire)."""
+"""Options of a call's attention, free of any protocol (`AttentionOptions` on the wire)."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from bundle.maps import WEIGHTS
 
 
 class HeadReduction(Enum):
-    """What to do with the head axis."""
+    """Reduction over the head axis."""
 
     NONE = "none"
     MEAN = "mean"
@@ -15,21 +15,21 @@ class HeadReduction(Enum):
 
 
 class GroupReduction(Enum):
-    """How the members of a group are taken together."""
+    """Reduction over the members of a group."""
 
     SUM = "sum"
     MEAN = "mean"
 
 
 class PoolReduction(Enum):
-    """What a cell of a pooled map holds."""
+    """Reduction over a cell of a pooled map."""
 
     MAX = "max"
     MEAN = "mean"
 
 
 class Encoding(Enum):
-    """How weights are encoded."""
+    """Encoding of weights."""
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"

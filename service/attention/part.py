@@ -15,7 +15,7 @@ from service.attention.options import HeadReduction
 
 @dataclass(frozen=True)
 class Part:
-    """What is left of a map between two stages.
+    """A map between two stages of its reduction.
 
     normalised, signed, query_labels, key_labels: as they are now, which the description may no longer say.
     heads: indices of those that are here, or went into the one that is. queries, keys: indices of those that are here;

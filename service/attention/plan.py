@@ -1,4 +1,4 @@
-"""What a call asks of a model's maps, checked once for the whole call, before anything runs."""
+"""The plan of a call's maps, checked once for the whole call before anything runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

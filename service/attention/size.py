@@ -1,4 +1,4 @@
-"""How many bytes an answer's attention takes, known before anything runs."""
+"""Sizes of attention in answers, in bytes, known before anything runs."""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _FITTING_POOL = 64
 
 @dataclass(frozen=True)
 class AxisSizes:
-    """What decides the size of an instance's maps.
+    """Axis sizes that determine the size of an instance's maps.
 
     labels: size of every label set; for output steps the most there can be. edges: the most edges of a map, by name; a
     map of edges that is not here has one a key.

@@ -1,4 +1,4 @@
-"""What a verdict depends on beside the bundle: this program, the libraries that it uses, and the processor."""
+"""The key under which verdicts are cached: this program, its libraries, and the processor."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""What a checking process may take of the machine; set by that process itself, for one bundle after the other."""
+"""Resource limits of a checking process, which it sets itself for one bundle after another."""
 
 import contextlib
 import math

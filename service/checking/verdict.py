@@ -1,4 +1,4 @@
-"""What is asked of a checking process, and what it finds: JSON, since nothing that it says is to be executed."""
+"""Messages to and from a checking process: JSON, because its output must not be executed."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""How a version of a model comes out of its folder: checked, opened, warmed up."""
+"""Loading of a model version from its folder: check, open, warm up."""
 
 import logging
 import time

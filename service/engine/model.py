@@ -57,7 +57,7 @@ class StepRunner(Protocol):
 
     @property
     def rows(self) -> int:
-        """How many rows generate."""
+        """Number of rows that generate."""
 
     @property
     def jobs(self) -> Sequence[Job]:
@@ -72,7 +72,7 @@ class StepRunner(Protocol):
 
     @property
     def room(self) -> int:
-        """How many more rows may join."""
+        """Number of further rows that may join."""
 
     def join(self, jobs: Sequence[Job], wide: bool = False) -> list[RowEvent]:
         """Take in rows of the group of the rows here, and prefill them. Returns events of rows that leave by it."""
@@ -128,7 +128,7 @@ class Model:
 
     @property
     def overruns(self) -> int:
-        """How many runs of one graph in a row were ended for taking too long."""
+        """Number of consecutive runs of one graph that were ended for taking too long."""
         return max((each.exceeded for each in self.limits), default=0)
 
     def seeded(self, query: Query) -> Query:

@@ -1,1 +1,1 @@
-"""What speaks to callers: protocols, admission, preprocessing, and answers put together from what engines compute."""
+"""The side that faces callers: protocols, admission, preprocessing, and assembly of answers from engines' results."""

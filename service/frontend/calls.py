@@ -1,4 +1,4 @@
-"""What calls are made of, whatever their protocol: requests, prepared instances, answers, and where they come from."""
+"""Dataclasses of calls in any protocol: requests, prepared instances, answers and their provenance."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from service.observability.counters import Snapshot
 
 
 class WholeServer(Protocol):
-    """What a frontend asks of its whole server, whose other processes take part."""
+    """Functions of the whole server, in which its other processes take part."""
 
     async def change_models(self, action: str, name: str, version: int) -> int:
         """Load or unload a version in every engine; gives the version.
@@ -130,7 +130,7 @@ class CheckedCall:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What made an answer. Durations in nanoseconds."""
+    """Provenance of an answer. Durations in nanoseconds."""
 
     model: str
     version: int

@@ -1,4 +1,4 @@
-"""What a server does, free of any protocol: predict, attend, stream maps, generate, list, describe, load and unload.
+"""The functions of a server in any protocol: predict, attend, stream maps, generate, list, describe, load, unload.
 
 Protocols translate to the dataclasses of `service.frontend.calls` and back (`service.codecs`); engines compute
 (`service.ipc.client`).

@@ -205,7 +205,7 @@ class Models:
 
 
 class _Follower:
-    """What one engine has told. statuses: of each version. models: those that are ready here."""
+    """The state of one engine. statuses: of each version. models: those that are ready here."""
 
     def __init__(self, models: Models, engine: EngineClient) -> None:
         self.engine = engine

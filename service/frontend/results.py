@@ -120,7 +120,7 @@ TypedResult = Classes | Tags | Embedding | Numbers | Spans | Boxes | Sequences
 
 @dataclass(frozen=True)
 class Answered:
-    """What a typed result is made of. labels: every label set of the row. instance: as it was sent."""
+    """Input of a typed result. labels: every label set of the row. instance: as it was sent."""
 
     outputs: Mapping[str, Array]
     sequences: Sequence[boundary.Sequence]

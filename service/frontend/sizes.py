@@ -34,7 +34,7 @@ _MOST_MEASURED = 4096  # maps of all instances, to find what would fit: a dozen 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What decides the size of an answer beside the instances.
+    """Options of a call that determine the size of an answer, beside the instances.
 
     outputs: raw outputs that are returned. max_classes: 0 for all. plan: None without attention. labels: names of the
     label sets that are returned. limit: bytes of the answer, or of each message of a stream.

@@ -16,7 +16,7 @@ from service.attention.options import HeadReduction, Options
 
 
 class Strategy(Enum):
-    """How a generating model chooses tokens."""
+    """Decoding strategy of a generating model."""
 
     GREEDY = "greedy"
     SAMPLE = "sample"
@@ -201,7 +201,7 @@ StreamEvent = StreamBegun | ChunkResult
 
 @dataclass(frozen=True)
 class WaitEstimate:
-    """How long a row of a model that arrives now takes until it is answered.
+    """Estimated time from the arrival of a row to its answer.
 
     seconds: 0 while nothing waits. per_row: seconds that each further row adds.
     """

@@ -1,4 +1,4 @@
-"""How a frontend uses an engine, in this process or in another: one protocol for both."""
+"""A frontend's client of an engine, in this process or in another: one protocol for both."""
 
 from collections.abc import AsyncGenerator
 from typing import Protocol

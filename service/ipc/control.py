@@ -1,4 +1,4 @@
-"""What a supervisor and its processes say to each other."""
+"""Messages between a supervisor and its processes."""
 
 import os
 import socket

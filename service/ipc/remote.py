@@ -38,7 +38,7 @@ class _Call:
 
 
 class _Told:
-    """What the engine has told of waiting for one version. since: rows handed on here since then."""
+    """The engine's last wait estimate for one version. since: rows handed on here since then."""
 
     __slots__ = ("at", "estimate", "since")
 

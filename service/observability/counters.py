@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 
 class Join(StrEnum):
-    """How values of several processes become one."""
+    """Combination of the values of several processes."""
 
     SUM = "sum"
     MIN = "min"

@@ -13,7 +13,7 @@ from service.observability.counters import Join, Registry, Snapshot
 
 
 class Part(StrEnum):
-    """What is counted of calls: how often (`calls`), and for how many nanoseconds."""
+    """A part of a call: the number of calls with it (`calls`), and their total nanoseconds, are counted."""
 
     SUCCESS = "success"
     FAIL = "fail"

@@ -1,4 +1,4 @@
-"""What of the machine this process may use."""
+"""Cores and memory that this process may use."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""What the C library keeps of memory that was freed: some of it while there is work, and little when it is quiet."""
+"""Settings of the C allocator: it keeps some freed memory under load, and little when idle."""
 
 import asyncio
 import contextlib

@@ -67,7 +67,7 @@ def notify(state: str) -> None:
 
 
 class Stop:
-    """What signals asked for. For one event loop."""
+    """Stop requests by signal. For one event loop."""
 
     def __init__(self, at_once: Callable[[], None]) -> None:
         self._at_once = at_once

@@ -1,4 +1,4 @@
-"""What the kernel still has to send. It sends that after a process has ended too, but only until the other end says
+"""Bytes that the kernel still has to send. It sends them after a process has ended, but only until the peer says
 anything more: a large answer to a slow reader would be cut off.
 """
 

@@ -1,4 +1,4 @@
-"""How many calls use a model, so that it is freed once none does."""
+"""Counts of the calls that use a model, which is freed once none does."""
 
 import asyncio
 from collections.abc import Hashable, Iterator

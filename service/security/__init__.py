@@ -1,1 +1,1 @@
-"""Who may call, with what, and how much: tokens, quotas, certificates."""
+"""Access control: tokens, quotas, certificates."""

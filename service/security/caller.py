@@ -1,4 +1,4 @@
-"""Who calls, and what it may do."""
+"""The identity and rights of a caller."""
 
 import fnmatch
 import re
@@ -36,7 +36,7 @@ EVERY = Globs(("*",))
 
 @dataclass(frozen=True)
 class Quota:
-    """How many rows a caller gets; 0 is as many as the server can."""
+    """Limits on a caller's rows; 0 for no limit."""
 
     rows_per_second: float = 0.0
     rows_in_flight: int = 0

@@ -22,7 +22,7 @@ class CertificateError(LimelightError):
 
 @dataclass(frozen=True, eq=False)
 class Certificates:
-    """What a handshake needs. client_ca: None where callers show no certificate. expires: seconds since 1970."""
+    """Files of a TLS handshake. client_ca: None where callers show no certificate. expires: seconds since 1970."""
 
     chain: bytes
     key: bytes

@@ -13,7 +13,7 @@ from service.security.tokens import TokensError, entry, new_token
 
 
 class Action(StrEnum):
-    """What is done with a token."""
+    """An action on a token."""
 
     new = "new"
 

@@ -1,4 +1,4 @@
-"""How many rows each token has had lately, and has in flight."""
+"""Counts of each token's recent rows and rows in flight."""
 
 import time
 from collections.abc import Callable, Collection
@@ -16,7 +16,7 @@ _RETRY_IN_FLIGHT = 0.5
 
 @dataclass
 class _Usage:
-    """What one token uses. left: rows that it may begin with now, as of `seen`; below 0 after a call of many."""
+    """Usage by one token. left: rows that it may begin with now, as of `seen`; below 0 after a call of many."""
 
     in_flight: int
     left: float

@@ -54,7 +54,7 @@ class TokensError(LimelightError):
 
 @dataclass(frozen=True)
 class Grant:
-    """What a token is good for. expires: seconds since 1970, infinite for never."""
+    """Rights of a token. expires: seconds since 1970, infinite for never."""
 
     digest: bytes
     caller: Caller

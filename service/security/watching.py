@@ -1,4 +1,4 @@
-"""What is made of files, and made again when they change.
+"""Objects made from files, and made again when these change.
 
 Whatever a path becomes meanwhile, what was read last and was good counts: that is said when it begins, again as long as
 it lasts, and the files are looked at all the time.

@@ -30,7 +30,7 @@ def main(role: str, descriptor: int) -> None:
 
 
 class _Process:
-    """What both kinds of process have in common."""
+    """A child process: the part that engines and frontends share."""
 
     def __init__(self, role: str, end: socket.socket) -> None:
         self._role = role

@@ -33,7 +33,7 @@ def picked(found: Standings, by_task: Mapping[str, Standings]) -> Row | None:
 
 
 def pick(found: Standings, by_task: Mapping[str, Standings]) -> str:
-    """What is advised, in words."""
+    """The advice for a task, in words."""
     best = f"{found.best.name}, {percent(found.best.accuracy)}"
     match verdict(found):
         case Verdict.MECHANISM:
@@ -50,7 +50,7 @@ def pick(found: Standings, by_task: Mapping[str, Standings]) -> str:
 
 
 def figures(found: Standings, row: Row | None) -> list[str]:
-    """How what is advised does: right answers beside the average's, weight on the right place, longer texts."""
+    """Figures of the advice: right answers beside the average's, weight on the right place, longer texts."""
     known = {} if row is None else row.figures
     right, average = (None if each is None else each.accuracy for each in (row, found.row(UNIFORM)))
     shares = (right, average, known.get("share", known.get("facts")), known.get("longer"))

@@ -21,7 +21,7 @@ RULE = (
 
 
 class Verdict(Enum):
-    """What a task's results speak for."""
+    """The verdict of a task's results."""
 
     MECHANISM = "a mechanism"
     AVERAGE = "an average, which none was shown to beat"

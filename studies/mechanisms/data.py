@@ -111,7 +111,7 @@ def padded(arrays: Sequence[np.ndarray], filler: int | bool) -> np.ndarray:
 
 
 def lengths(part: Part) -> np.ndarray:
-    """How much there is to read in each row."""
+    """Length of each row."""
     return np.array([sum(array.size for array in row.values()) for row in part.rows])
 
 

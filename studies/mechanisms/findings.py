@@ -28,7 +28,7 @@ def findings(found: Sequence[Standings]) -> Iterator[str]:
 
 
 def needed(found: Sequence[Standings]) -> str:
-    """Where attention was needed."""
+    """The tasks where attention was needed."""
     verdicts = {each.task.name: verdict(each) for each in found if each.row(UNIFORM)}
     gains = [
         gain.mean for each in found if verdicts.get(each.task.name) is Verdict.MECHANISM and (gain := advantage(each))
@@ -87,7 +87,7 @@ def told(row: Row) -> str:
 
 
 def beside(found: Sequence[Standings]) -> str:
-    """Where models answer rightly with their weight elsewhere, seed by seed: what they read knows its neighbours."""
+    """Models that answer rightly with their weight elsewhere, seed by seed: their keys know their neighbours."""
     counts = []
     for each in found:
         solved = [run for row in each.mechanisms for run in row.runs if run["accuracy"] >= RIGHT and "share" in run]
@@ -105,7 +105,7 @@ def beside(found: Sequence[Standings]) -> str:
 
 
 def frozen(found: Sequence[Standings]) -> str:
-    """Where scores that never learn beat those that do, and why that can be."""
+    """The tasks where scores that never learn beat those that do, and a reason."""
     shown, ahead, behind, level = [], [], [], []
     for each in found:
         control, plain = each.row(FROZEN), each.row(each.task.plain)

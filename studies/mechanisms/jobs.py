@@ -23,7 +23,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return f"{self.line.key} · seed {self.seed}"
 
     def do(self, results: Results) -> Mapping[str, Any]:
@@ -42,7 +42,7 @@ def planned() -> Iterator[Job]:
 
 
 def missing(results: Results, only: set[str]) -> Iterator[Job]:
-    """What has no result yet, of the tasks whose data are here; `only`: of these, where any are named."""
+    """Jobs without a result, of the tasks whose data are here; `only`: of these, where any are named."""
     for job in planned():
         wanted = not only or job.line.task in only
         if wanted and present(TASKS[job.line.task]) and not counts(results.row("run", job.line.key, job.seed), job):
@@ -67,7 +67,7 @@ def plan() -> list[str]:
 
 
 def status(results: Results) -> list[str]:
-    """How many runs of each task are there, and what they took."""
+    """Number of runs of each task, and their cost."""
     rows = []
     for task in TASKS.values():
         jobs = [job for job in planned() if job.line.task == task.name]

@@ -35,7 +35,7 @@ def undecided(found: Standings) -> list[str]:
 
 
 def seeds(found: Sequence[Standings]) -> str:
-    """How many seeds each task has."""
+    """Number of seeds of each task."""
     counts: dict[int, list[str]] = {}
     for each in found:
         counts.setdefault(max(len(row.right) for row in each.rows), []).append(each.task.name)

@@ -45,12 +45,12 @@ class Line:
 
     @property
     def key(self) -> str:
-        """What its results are filed under."""
+        """The key of its results."""
         return f"{self.task} / {self.name}"
 
 
 def latency_key(line: Line) -> str:
-    """What the time of its exported graph is filed under."""
+    """The key of the time of its exported graph."""
     return " × ".join(line.latency)
 
 

@@ -109,7 +109,7 @@ def negative(found: Map) -> np.ndarray:
 
 
 def by_feature(found: Map) -> np.ndarray:
-    """How far the weights of features are from their mean: half the summed difference, for each query."""
+    """Distance of the weights of features from their mean: half the summed difference, for each query."""
     mean = found.weights.mean(-1, keepdims=True)
     return (np.abs(found.weights - mean).sum(-2).mean(-1) / 2).ravel()
 

@@ -45,7 +45,7 @@ class Look(nn.Module):
         return attend(self.attention, self.query_map(query), self.key_map(key), self.value_map(value), mask, context)
 
     def drawing(self, query: Tensor, key: Tensor, **known: Tensor | None) -> Context:
-        """What is known beside query and key, and uniform noise in training where the alignment draws."""
+        """Context beside query and key, with uniform noise in training where the alignment draws."""
         align = getattr(self.attention, "align", None)
         fields = align.context_fields if align is not None and self.training else ()
         sizes = query.shape[0], 1, query.shape[1], key.shape[1]
@@ -54,7 +54,7 @@ class Look(nn.Module):
         return Context(noise=noise, query_noise=of_queries, **known)
 
     def signals(self, query: Tensor, key: Tensor, mask: Tensor, context: Context) -> Mapping[str, Tensor]:
-        """What the alignment is trained by, in training."""
+        """The alignment's training signals, in training."""
         align = getattr(self.attention, "align", None)
         if not self.training or align is None or type(align).signals is Align.signals:
             return {}
@@ -62,7 +62,7 @@ class Look(nn.Module):
         return align.signals(scores, mask, whole)
 
     def carried(self, query: Tensor, key: Tensor, mask: Tensor, context: Context) -> Tensor | None:
-        """What the next step starts from, where that is something else than the weights."""
+        """The next step's previous weights, where they are something else than the weights."""
         align = getattr(self.attention, "align", None)
         if align is None or not align.carries:
             return None

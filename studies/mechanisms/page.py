@@ -115,7 +115,7 @@ def page(results: Results, found: Sequence[Standings]) -> str:
 
 
 def state(results: Results) -> str:
-    """How much of the study is there."""
+    """The share of the study that is complete."""
     jobs = list(planned())
     done = [job for job in jobs if results.known("run", job.line.key, job.seed)]
     seconds = sum(row["cpu_seconds"] for (kind, _, _), row in results.rows.items() if kind == "run")
@@ -165,7 +165,7 @@ def right(row: Row, found: Standings) -> str:
 
 
 def solved(row: Row, found: Standings) -> str:
-    """How many seeds solved the task; nothing where an average is enough, or nothing was learned."""
+    """Number of seeds that solved the task; empty where an average is enough, or nothing was learned."""
     return f"{found.solved(row)} of {len(row.right)}" if verdict(found) is Verdict.MECHANISM else ""
 
 
@@ -209,7 +209,7 @@ COLUMNS: Mapping[str, Cell] = {
 
 
 def absent(found: Sequence[Standings]) -> Iterator[str]:
-    """What did not enter, and what has no results yet."""
+    """Mechanisms that did not enter, or have no results yet."""
     there = {each.task.name for each in found}
     if missing := [task for task in TASKS.values() if task.name not in there]:
         yield "\n## Not yet run\n\n" + "".join(f"- `{task.name}`: {task.title}.\n" for task in missing)

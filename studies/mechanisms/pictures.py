@@ -170,7 +170,7 @@ def mean_entropy(row: Row) -> Points:
 
 
 def decided(found: Sequence[Standings]) -> str:
-    """What the picture of entropies shows: how decided those are in the end that have most right answers."""
+    """The picture of entropies in words: the final entropies of those with most right answers."""
     ends = {
         each.task.name: each.best.figures["entropy"]
         for each in found

@@ -13,7 +13,7 @@ FILE = Path(__file__).parents[1] / "records" / "mechanisms.jsonl.xz"
 
 @dataclass
 class Results:
-    """What is known already, by kind (run, latency), configuration and seed."""
+    """Results so far, by kind (run, latency), configuration and seed."""
 
     file: Path = FILE
     rows: dict[tuple[str, str, int], dict[str, Any]] = field(default_factory=dict)

@@ -43,7 +43,7 @@ def scores_of(model: nn.Module) -> list[tuple[str, Score]]:
 
 @contextmanager
 def seeing(score: Score) -> Iterator[list[Seen]]:
-    """What a score gives while this lasts."""
+    """Collect the outputs of a score while this lasts."""
     seen: list[Seen] = []
 
     def see(module: nn.Module, given: tuple[Tensor, Tensor, Context], scores: Tensor) -> None:

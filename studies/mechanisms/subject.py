@@ -86,7 +86,7 @@ def of_card(answer: Answer, batch: Batch, card: Card) -> Mapping[str, Map]:
 
 
 def real_places(card: Card, description: model_pb2.MapDescription, masks: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Where a map has a real query and a real key, broadcastable to [batch, head, query, key]."""
+    """Places of a map with a real query and a real key, broadcastable to [batch, head, query, key]."""
     queries = _real(card, description.query_labels, masks)
     keys = _real(card, description.key_labels, masks)
     return queries[:, None, :, None] & keys[:, None, None, :]

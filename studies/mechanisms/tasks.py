@@ -46,7 +46,7 @@ class Task:
 
 
 class Folder:
-    """Where the data sets are: `--data`, LIMELIGHT_DATA, or ../shared/data."""
+    """The folder of the data sets: `--data`, LIMELIGHT_DATA, or ../shared/data."""
 
     path = Path(os.environ.get("LIMELIGHT_DATA", Path(__file__).parents[3] / "shared" / "data"))
 

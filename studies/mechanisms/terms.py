@@ -14,7 +14,7 @@ HEAD = "| task | learned from | steps × batch | each seen | rate at an edge | s
 
 @dataclass(frozen=True)
 class Terms:
-    """How a task was learned.
+    """Training terms of a task.
 
     tuned: lines of which several rates were tried; lowest, highest: those of them whose best rate is one of these.
     runs: of all lines and seeds; stopped: those that ended at the limit of steps.
@@ -39,7 +39,7 @@ class Terms:
 
     @property
     def seen(self) -> float:
-        """How often an example is seen before the limit."""
+        """Number of times that an example is seen before the limit."""
         return self.task.steps * self.task.batch / self.task.training
 
 
@@ -71,7 +71,7 @@ def terms_table(found: Sequence[Standings]) -> Iterator[str]:
 
 
 def speed(found: Sequence[Standings]) -> str:
-    """What it means that training ended where it did."""
+    """A note on the end of training and its meaning."""
     terms = [terms_of(each) for each in found]
     long = sorted((each for each in terms if each.limited > 0.5), key=lambda each: -each.limited)
     edged = sorted((each for each in terms if each.tuned), key=lambda each: -each.edge / each.tuned)

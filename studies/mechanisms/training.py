@@ -63,7 +63,7 @@ def first(part: Part, count: int) -> Part:
 
 @dataclass(frozen=True, order=True)
 class Standing:
-    """How a model does on the dev part; the better one is the larger."""
+    """A model's standing on the dev part; the better one is the larger."""
 
     accuracy: float
     minus_loss: float

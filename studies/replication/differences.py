@@ -46,7 +46,7 @@ class Difference:
 
     @property
     def seeds(self) -> int:
-        """How many both have."""
+        """Number of seeds that both have."""
         return len(self.ours)
 
     @property
@@ -70,7 +70,7 @@ class Difference:
         return self._better(round(self.mean, 1))
 
     def verdict(self, less: float = 0.0, adjusted: float = 0.0) -> str:
-        """What this says of the claim that the first is the better one, or worse by no more than `less` points.
+        """The verdict on the claim that the first is the better one, or worse by no more than `less` points.
 
         adjusted: its p value among those of all claims (`holm`); 0 where it stands alone.
         """

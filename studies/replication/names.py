@@ -1,4 +1,4 @@
-"""What models are called on the page, and what each is compared with."""
+"""Names of models on the page, and their controls."""
 
 TITLES = {
     "han": "hierarchical attention",
@@ -162,6 +162,6 @@ CONTROLS = {"uniform": "uniform weights", "frozen": "frozen random attention"}
 
 
 def title(model: str) -> str:
-    """What a model is called on the page; a control after the model that it is of."""
+    """The name of a model on the page; a control after the model that it is of."""
     base, _, control = model.rpartition("-")
     return f"{TITLES[base]}, {CONTROLS[control]}" if control in CONTROLS else TITLES[model]

@@ -118,7 +118,7 @@ def pages(record: Record) -> dict[str, str]:
 
 
 def details(record: Record) -> str:
-    """What is printed on request: every run and its command, controls and ablations, maps, heads."""
+    """Details on request: every run and its command, controls and ablations, maps, heads."""
     builtin = {name: run for name, run in record.items() if is_made(run)}
     others = {name: run for name, run in record.items() if name not in builtin}
     parts = ["# Runs\n\n## Data that need no download\n", *table(builtin.values())]
@@ -164,7 +164,7 @@ def judged(run: Record) -> list[Record]:
 
 
 def places(record: Record) -> list[str]:
-    """How much weight lies on the right place, map by map; of the best head where there are several."""
+    """Weight on the right place, map by map; of the best head where there are several."""
     heads = ("data", "model", "map", "weight on it", "equal weights", "strongest there", "alignment errors")
     rows = []
     for run in record.values():
@@ -200,7 +200,7 @@ def heads(record: Record) -> list[str]:
 
 
 def beams(record: Record) -> list[str]:
-    """What runs write with so many beams, asked for through a server; nothing where none was."""
+    """Figures of beam search, asked for through a server; empty where there was none."""
     heads = ("data", "model", "beams", "BLEU", "exact", "seconds for all")
     rows = [
         (

@@ -1,4 +1,4 @@
-"""What papers claim of their models, and whether it is seen here."""
+"""Claims of papers about their models, and verdicts from the runs here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -213,7 +213,7 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        """What is seen of it."""
+        """The verdict on the claim."""
         return "not trained yet" if self.found is None else self.found.verdict(self.claim.less, self.adjusted)
 
 

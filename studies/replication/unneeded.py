@@ -1,4 +1,4 @@
-"""Where a model was not shown to be better than a control, which has no attention that was learned, and why not."""
+"""Models that were not shown to be better than a control without learned attention, and why."""
 
 from studies.replication.differences import UNSHOWN, differences
 from studies.replication.figures import Record

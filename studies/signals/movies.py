@@ -62,7 +62,7 @@ class RationaleModel(DocumentModel):
         return vectors.unflatten(0, words.shape[:2]), weights.squeeze(2).unflatten(0, words.shape[:2]).movedim(2, 1)
 
     def logits(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """What each sentence is: neutral, or a reason for one of the classes [batch, sentence, 1 + class]."""
+        """Scores of each sentence as neutral, or as a reason for one of the classes [batch, sentence, 1 + class]."""
         ids, mask = batch["token_ids"], batch["token_mask"]
         words = self.features(ids.flatten(0, 1), mask.flatten(0, 1)).unflatten(0, ids.shape[:2])
         return self.sentences.logits(self.sentence_vectors(words, mask)[0])

@@ -1,4 +1,4 @@
-"""How far the weights over a movie review agree with what people marked in it (catalogue N4, N5).
+"""Agreement of weights over a movie review with people's marks (catalogue N4, N5).
 
 A word's weight is its weight in its sentence times its sentence's weight: what of it reaches the document. Words are
 compared one by one with the annotators' phrases; only the part of a review that the model reads counts.

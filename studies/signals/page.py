@@ -35,7 +35,7 @@ class Study:
     run: Callable[[str, int], dict[str, float]]
 
     def key(self, variant: str) -> str:
-        """What results are filed under."""
+        """The key of results."""
         return f"{self.title} / {variant}"
 
 

@@ -39,7 +39,7 @@ class Reviews:
 
 
 def folder() -> Path:
-    """Where the data sets are. Raises: FileNotFoundError saying how to say so."""
+    """The folder of the data sets. Raises: FileNotFoundError saying how to name it."""
     path = Path(os.environ.get("LIMELIGHT_DATA", Path(__file__).parents[3] / "shared" / "data"))
     if not path.is_dir():
         raise FileNotFoundError(f"{path} is no folder: set LIMELIGHT_DATA to the data sets")

@@ -72,7 +72,7 @@ def generated(client: limelight.Client, folder: Path, most: int) -> Iterator[Loo
 
 @dataclass(frozen=True)
 class Slip:
-    """What came of one kind of slip. weight: on its line, the mean; None where no line is wrong."""
+    """Results for one kind of slip. weight: on its line, the mean; None where no line is wrong."""
 
     name: str
     count: int

@@ -33,7 +33,7 @@ _INK = 64  # what is lighter is ink, as on the canvas
 
 @dataclass(frozen=True)
 class Asked:
-    """How many of so many examples were answered right."""
+    """Number of right answers among the examples."""
 
     name: str
     count: int
@@ -78,7 +78,7 @@ def looked(client: limelight.Client, name: str, model: str, map_name: str, examp
 
 
 def sent(example: Example) -> dict[str, str | bytes]:
-    """What a caller sends of an example: all but the output."""
+    """The inputs of an example: all but the output."""
     values: dict[str, str | bytes] = {}
     for name, value in example.instance.items():
         if name != "target":

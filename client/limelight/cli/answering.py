@@ -67,7 +67,7 @@ def answer_file(file: Path, out: Path | None, model: Model, answering: Answering
 
 
 class _Counts:
-    """What has been answered, and a line that says so."""
+    """Counts of answered instances, and the progress line that prints them."""
 
     def __init__(self, last: int = 0) -> None:
         self.last = last

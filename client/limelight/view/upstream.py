@@ -12,7 +12,7 @@ from limelight.security import Security
 
 
 class NotHttpError(Exception):
-    """What listens at the address does not speak the protocol over HTTP."""
+    """The server at the address does not speak the protocol over HTTP."""
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,7 @@ def _attend(
 
 @dataclass(frozen=True)
 class _Scores:
-    """How weights are made of scores."""
+    """Steps between products and weights: scaling, soft cap, sinks, bias."""
 
     scaling: float
     softcap: float | None

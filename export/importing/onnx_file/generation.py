@@ -36,7 +36,7 @@ class ImportedPair:
 
 @dataclass(frozen=True)
 class _Observations:
-    """What both files returned. first: of the encoder; second: of one step."""
+    """Outputs of both files. first: of the encoder; second: of one step."""
 
     first: Mapping[str, Observed]
     second: Mapping[str, Observed]

@@ -30,7 +30,7 @@ from models.cards.card import Card
 
 @dataclass(frozen=True)
 class OnnxImport:
-    """What is imported.
+    """The files of an import, and the maps to expose.
 
     Attributes:
         samples: an .npz file of inputs, with or without outputs; None for the card's examples.

@@ -46,7 +46,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What an ONNX file is.
+    """Facts about an ONNX file.
 
     Attributes:
         outputs: of each output the axes that were seen.

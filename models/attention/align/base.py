@@ -1,4 +1,4 @@
-"""What every alignment is, and the steps that alignments share."""
+"""The interface of alignments, and their shared steps."""
 
 from collections.abc import Mapping
 
@@ -39,7 +39,7 @@ class Align(nn.Module):
         raise NotImplementedError
 
     def signals(self, scores: Tensor, mask: Tensor | None, context: Context) -> Mapping[str, Tensor]:
-        """What it is trained by besides the task's loss; by default nothing.
+        """Training signals besides the task's loss; by default none.
 
         `log_probability` [batch] of what the context's noise makes it draw, for REINFORCE, with the draw's `entropy`
         [batch] or the `cost` [batch] of what was kept; `span`, a number: how far it looks.
@@ -47,7 +47,7 @@ class Align(nn.Module):
         return {}
 
     def carried(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
-        """What the next step gets as its previous weights, where the alignment `carries` something else than them."""
+        """The next step's previous weights, where the alignment `carries` something else than the weights."""
         raise NotImplementedError
 
 
@@ -76,7 +76,7 @@ def in_single(tensor: Tensor) -> Tensor:
 
 
 def both(mask: Tensor | None, other: Tensor) -> Tensor:
-    """What both masks allow."""
+    """The keys that both masks allow."""
     return other if mask is None else mask & other
 
 

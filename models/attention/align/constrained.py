@@ -33,7 +33,7 @@ def constrained_softmax(scores: Tensor, bounds: Tensor) -> Tensor:
 
 
 def saturated(scores: Tensor, bounds: Tensor, order: Tensor) -> Tensor:
-    """How many keys have no more than their bounds [..., 1], the first ones in the order of exp(e_l) / u_l.
+    """Number of keys within their bounds [..., 1], the first ones in the order of exp(e_l) / u_l.
 
     At the rate r at which the i-th saturates, Σ_l min(u_l, r exp(e_l)) grows with i. It is found by asking at fifteen
     places at once which of the sixteen parts between them it is in: few steps, since each is a node of a graph.
@@ -75,7 +75,7 @@ def constrained_sparsemax(scores: Tensor, bounds: Tensor) -> Tensor:
 
 
 class Constrained(Align):
-    """What both constrained alignments share: bounds from the context, none for keys that are masked."""
+    """Base of both constrained alignments: bounds from the context, none for keys that are masked."""
 
     shift_invariant = True
     scale_hardens = False

@@ -44,5 +44,5 @@ class PositionalMask(Align):
         return self.align.carried(scores, self.allowed(scores, mask, context), context)
 
     def allowed(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
-        """What both masks allow."""
+        """The keys that both masks allow."""
         return both(mask, self.mask(*context.positions(scores)))

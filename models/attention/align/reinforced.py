@@ -41,14 +41,14 @@ class Selector(nn.Module):
 
 
 class Selection(NamedTuple):
-    """What the samplers kept: keys [batch, head, 1, key], and queries [batch, head, query, 1] where they are chosen."""
+    """Places that the samplers kept: keys [batch, head, 1, key]; chosen queries [batch, head, query, 1]."""
 
     keys: Tensor
     queries: Tensor | None = None
 
 
 class Valid(NamedTuple):
-    """What can be kept: keys [batch, head, 1, key], queries [batch, head, query, 1]; None for all."""
+    """Places that can be kept: keys [batch, head, 1, key], queries [batch, head, query, 1]; None for all."""
 
     keys: Tensor | None = None
     queries: Tensor | None = None
@@ -99,7 +99,7 @@ class Reinforced(Align):
         return Selection(self.drawn(keys, noise), None if queries is None else self.drawn(queries, of_queries))
 
     def drawn(self, odds: Tensor, noise: Tensor | None) -> Tensor:
-        """What is kept, by log-odds."""
+        """The places kept, from log-odds."""
         if noise is None:
             return torch.rand_like(odds) < odds.sigmoid() if self.training else odds > 0
         return noise < odds.sigmoid()

@@ -1,4 +1,4 @@
-"""What two inputs give: one thing each."""
+"""Feature models of two inputs, with one result each."""
 
 from typing import NamedTuple
 

@@ -34,7 +34,7 @@ class Perceptron(Aggregate):
         return first_scores.squeeze(-1), second_scores.squeeze(-1)
 
     def mixing(self, affinity: Tensor, first: Side, second: Side, align: Align) -> tuple[Tensor, Tensor]:
-        """How much of each position of the other input comes over: [..., first, second], [..., second, first]."""
+        """Weights of the other input's positions: [..., first, second], [..., second, first]."""
         return keep(affinity, second.mask), keep(affinity.transpose(-2, -1), first.mask)
 
 

@@ -1,1 +1,1 @@
-"""Where queries come from, and how many there are (BF §3.3)."""
+"""Queries: their origin and their number (BF §3.3)."""

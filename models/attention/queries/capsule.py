@@ -10,7 +10,7 @@ from models.attention.weights import Weights, weights_of
 
 
 class Capsules(NamedTuple):
-    """What each capsule holds: context [batch, class, d_v], probability [batch, class], reconstruction as context."""
+    """Output of the capsules: context [batch, class, d_v], probability [batch, class], reconstruction as context."""
 
     context: Tensor
     probability: Tensor
@@ -36,7 +36,7 @@ class CapsuleAttention(nn.Module):
 
     @property
     def makes(self) -> tuple[Weights, ...]:
-        """What its weights are."""
+        """Properties of its weights."""
         return weights_of(self.capsules)
 
     def forward(

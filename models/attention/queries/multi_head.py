@@ -60,7 +60,7 @@ class MultiHead(nn.Module):
 
     @property
     def makes(self) -> tuple[Weights, ...]:
-        """What its weights are."""
+        """Properties of its weights."""
         return tuple(replace(each, heads=self.heads) for each in weights_of(self.attention))
 
     def forward(

@@ -54,7 +54,7 @@ class MultiHop(nn.Module):
 
     @property
     def makes(self) -> tuple[Weights, ...]:
-        """What the rows of all hops are."""
+        """Properties of the rows of all hops."""
         each = weights_of(*self.hops)
         return (
             replace(

@@ -1,4 +1,4 @@
-"""How a query changes between two hops of multi-hop attention (BF eq. 41)."""
+"""Query updates between two hops of multi-hop attention (BF eq. 41)."""
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ class SameQuery(QueryTransform):
 
 
 class ContextAsQuery(QueryTransform):
-    """What was found is the next question: q⁽ˢ⁺¹⁾ = c⁽ˢ⁾ (Wallaart & Frasincar 2019; survey BF §3.3.2)."""
+    """The context is the next query: q⁽ˢ⁺¹⁾ = c⁽ˢ⁾ (Wallaart & Frasincar 2019; survey BF §3.3.2)."""
 
     def forward(self, query: Tensor, context_vectors: Tensor) -> Tensor:
         return context_vectors

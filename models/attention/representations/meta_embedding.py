@@ -35,7 +35,7 @@ class MetaEmbedding(nn.Module):
 
     @property
     def makes(self) -> tuple[Weights, ...]:
-        """What its weights are."""
+        """Properties of its weights."""
         return weights_of(self.pool)
 
     def forward(

@@ -1,4 +1,4 @@
-"""What every score function is."""
+"""The interface of score functions."""
 
 from torch import Tensor, nn
 
@@ -47,7 +47,7 @@ class Score(nn.Module):
         return None
 
     def prepare(self, key: Tensor) -> Tensor:
-        """What can be made of keys [batch, head, key, d_k] once, however many queries come: by default nothing."""
+        """Precompute from keys [batch, head, key, d_k], once for any number of queries; by default nothing."""
         return key
 
     def of_prepared(self, query: Tensor, key: Tensor, context: Context) -> Tensor:

@@ -20,7 +20,7 @@ class Dot(Score):
     needs_equal_sizes = True
 
     def scale(self, key: Tensor) -> float:
-        """What the product is multiplied by."""
+        """Factor of the product."""
         return 1.0
 
     def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:

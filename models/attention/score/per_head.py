@@ -53,7 +53,7 @@ class PerHead(Score):
 
 
 def head_of(context: Context, part: slice) -> Context:
-    """What one head reads of a context; what all heads share stays."""
+    """One head's part of a context; fields shared by all heads stay."""
     given = {f.name: getattr(context, f.name) for f in fields(context)}
     own = {n: t[:, part] for n, t in given.items() if t is not None and t.dim() >= 3 and t.shape[1] > 1}
     return replace(context, **own)

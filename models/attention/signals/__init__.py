@@ -1,4 +1,4 @@
-"""What attention can be trained with besides the task's own loss (rows I of the catalogue; G §4, S §3).
+"""Training signals for attention besides the task's loss (rows I of the catalogue; G §4, S §3).
 
 Everything here is a function of weights, scores or log-probabilities that gives a number to add to the loss, already
 averaged over what is not padding. Padding takes part in none of it. Half precision is summed in float32.

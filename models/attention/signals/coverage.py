@@ -9,7 +9,7 @@ from models.attention.signals.mean import mean_where
 
 
 def coverage(weights: Tensor) -> Tensor:
-    """What each key has got before each step (Tu et al. 2016, eq. 6; survey G §4.2, symbolic).
+    """Summed weight of each key before each step (Tu et al. 2016, eq. 6; survey G §4.2, symbolic).
 
     C_{t,l} = Σ_{s<t} a_{s,l}
 
@@ -31,7 +31,7 @@ def fertility_coverage(weights: Tensor, fertility: Tensor) -> Tensor:
 
 
 class Fertility(nn.Module):
-    """How much attention each key is expected to need, predicted from the key (Tu et al. 2016, eq. 8; survey G §4.2).
+    """Expected total attention of each key, predicted from the key (Tu et al. 2016, eq. 8; survey G §4.2).
 
     Φ_l = N sigmoid(U h_l), between 0 and N
 

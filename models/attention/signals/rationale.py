@@ -25,7 +25,7 @@ def rationale_loss(logits: Tensor, label: Tensor, mask: Tensor | None = None) ->
 
 
 def rationale_weights(logits: Tensor, mask: Tensor | None = None) -> Tensor:
-    """How surely a key is a rationale of some class, used as its weight (Zhang et al. 2016, eq. 4).
+    """Probability that a key is a rationale of some class, used as its weight (Zhang et al. 2016, eq. 4).
 
     a_l = max_{c ≥ 1} softmax(z_l)[c], the neutral class left out
 
@@ -53,7 +53,7 @@ class RationaleAttention(nn.Module):
 
     @property
     def makes(self) -> tuple[Weights, ...]:
-        """What its weights are: each is sure of itself, whatever the others are."""
+        """Properties of its weights: each is a probability of its own, whatever the others are."""
         return (Weights(normalised=False),)
 
     def forward(self, features: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""What every input is: tensors, the steps that make them, label sets, files."""
+"""Base of inputs: tensors, the steps that make them, label sets, files."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ class TensorSpec:
         return described
 
     def binding(self) -> bundle_pb2.TensorBinding:
-        """How it is put into a batch, as a bundle has it."""
+        """Its binding in a bundle, which says how it is put into a batch."""
         collation = bundle_pb2.COLLATION_JOIN if self.joined else bundle_pb2.COLLATION_STACK
         return bundle_pb2.TensorBinding(tensor=self.name, collation=collation, mask=self.mask, indexes=self.indexes)
 
@@ -101,7 +101,7 @@ class Input(ABC):
     @property
     @abstractmethod
     def tensors(self) -> Sequence[TensorSpec]:
-        """What it becomes."""
+        """The tensors that it becomes."""
 
     @property
     def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
@@ -110,7 +110,7 @@ class Input(ABC):
 
     @property
     def label_sets(self) -> Sequence[LabelSet]:
-        """What its parts are called."""
+        """Label sets of its parts."""
         return ()
 
     @property

@@ -11,7 +11,7 @@ from models.cards.labels import LabelSet
 
 
 class PictureSizes(Protocol):
-    """What the config of a model of pictures says of them."""
+    """Sizes and brightness of pictures in a model's config."""
 
     @property
     def rows(self) -> int: ...

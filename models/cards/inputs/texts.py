@@ -103,7 +103,7 @@ class DocumentInput(Input):
 
     @property
     def split(self) -> bundle_pb2.PreprocessingStep:
-        """What parts a text."""
+        """The step that splits a text."""
         return bundle_pb2.PreprocessingStep(split_sentences=bundle_pb2.SplitSentences(max_characters=self.longest))
 
     @property

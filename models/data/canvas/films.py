@@ -48,7 +48,7 @@ class Actor:
 
     @property
     def moment(self) -> str:
-        """When it is seen, if for one frame."""
+        """The time at which it is seen, if for one frame."""
         return MOMENTS[self.frames[0] * len(MOMENTS) // FRAMES]
 
 

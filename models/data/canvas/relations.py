@@ -1,4 +1,4 @@
-"""What is left of what: only where nobody would say otherwise."""
+"""Spatial relations of digits, stated only where they are clear."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ _CLEARLY = 1.5
 
 
 def offset(one: Digit, other: Digit, relation: str) -> tuple[float, float]:
-    """How far `one` is from `other` the relation's way, and how far across it, in pixels."""
+    """Distance of `one` from `other` along the relation's direction, and across it, in pixels."""
     across, down = (a - b for a, b in zip(one.centre, other.centre, strict=True))
     along = {"left of": -across, "right of": across, "above": -down, "below": down}[relation]
     return along, abs(down if relation in ("left of", "right of") else across)

@@ -1,1 +1,1 @@
-"""What the demo models learn from: a generated set each, and with it what people type first, and what has no answer."""
+"""Training data of the demo models: a generated set each, likely first inputs, and inputs without an answer."""

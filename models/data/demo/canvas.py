@@ -113,14 +113,14 @@ def thing(digits: Sequence[Digit], chance: random.Random) -> Asked:
 
 
 def reworded(digits: Sequence[Digit], chance: random.Random) -> Asked | None:
-    """What is asked anyway, typed in another way."""
+    """A question in other words."""
     ask = chance.choices(list(questions.KINDS), list(questions.KINDS.values()))[0]
     asked = ask(digits, chance)
     return None if asked is None else typed(asked, chance, often=1.0)
 
 
 def of_nothing(digits: Sequence[Digit], chance: random.Random) -> Asked:
-    """What is asked anyway, about an empty picture."""
+    """A question about an empty picture."""
     way, then, word = chance.choice(list(OPPOSITES)), chance.choice(list(OPPOSITES)), chance.choice(WORDS)
     side = chance.choice(("left", "right", "up", "down"))
     question, answer = chance.choice(

@@ -124,7 +124,7 @@ _SMOOTH = (Picture.Resampling.NEAREST, Picture.Resampling.BILINEAR, Picture.Resa
 
 
 def _drawn(chance: random.Random, draw: object) -> Array:
-    """What a function draws on a large picture, made smaller: float [row, column], 1 ink."""
+    """A function's drawing on a large picture, scaled down: float [row, column], 1 ink."""
     large = Picture.new("L", (_LARGE * SIZE, _LARGE * SIZE))
     assert callable(draw)
     draw(ImageDraw.Draw(large), _LARGE * SIZE, chance)

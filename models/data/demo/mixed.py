@@ -39,7 +39,7 @@ def _new(examples: Sequence[Example]) -> list[Example]:
 
 
 def _key(example: Example) -> tuple[object, ...]:
-    """What a caller sends."""
+    """The inputs of an example."""
     values = (value for name, value in sorted(example.instance.items()) if name != "target")
     return tuple(
         each.text.lower() if isinstance(each, Text) else each.data if isinstance(each, Image) else each

@@ -129,7 +129,7 @@ class Writer:
         return self.pick(made)
 
     def condition(self) -> str:
-        """What is asked."""
+        """A condition."""
         name, other = self.name, self.name
         return self.pick(
             (
@@ -281,7 +281,7 @@ class Writer:
         return lines + (["finally:", *self.body()] if self.chance.random() < 0.3 else [])
 
     def pattern(self, deep: int = 0) -> str:
-        """What a case is compared with."""
+        """A pattern of a case."""
         name, other = self.name, self.name
         made = [
             self.number.replace("0x1f", "31"), self.string, self.string, "None", "True",
@@ -324,7 +324,7 @@ class Writer:
         return lines
 
     def case(self) -> list[str]:
-        """What is done in a case: mostly one line."""
+        """The body of a case: mostly one line."""
         if self.in_function and self.chance.random() < 0.5:
             return [f"{_STEP}return {self.pick((self.string, self.number, self.name, self.expression(1)))}"]
         return [_STEP + self.chance.choice((self.call, self.assign, self.small))()[0]]
@@ -344,7 +344,7 @@ class Writer:
         return lines
 
     def parameters(self) -> str:
-        """What a function takes, with and without types."""
+        """Parameters of a function, with and without types."""
         typed = self.chance.random() < 0.4
         names = self.chance.sample(_NAMES, self.chance.choice((0, 1, 1, 2, 2, 3)))
         made = [f"{name}: {self.pick(_TYPES)}" if typed else name for name in names]

@@ -52,7 +52,7 @@ class LcrRotConfig:
 
 
 class LcrRotHop(Network):
-    """What a sentence says of a target in it -> classes, with the weights of every hop.
+    """A sentence's opinion about a target in it -> classes, with the weights of every hop.
 
     H^l, H^t, H^r = BiLSTM(x) of each part;  r^t = average of H^t;  e = tanh(hᵀ W r + b)
     a hop: r^l and r^r from the query r^t, or the last hop's r^tl and r^tr; then r^tl and r^tr from r^l and r^r

@@ -44,7 +44,7 @@ class PsacConfig(VqaConfig):
 
     @property
     def frames(self) -> int:
-        """How many squares the picture is."""
+        """Number of squares of the picture."""
         return self.columns // self.rows
 
 

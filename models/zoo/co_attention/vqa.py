@@ -53,11 +53,11 @@ class VqaConfig:
     max_pixels: int = 16_777_216
 
     def picture(self, summary: str = "A picture; it is scaled to the model's size.") -> ImageInput:
-        """What is asked about."""
+        """The picture input."""
         return ImageInput.of(self, summary=summary)
 
     def regions(self, around: int) -> Regions:
-        """What is seen of it."""
+        """The picture's regions."""
         return Regions(
             channels=self.channels,
             strides=self.strides,
@@ -68,7 +68,7 @@ class VqaConfig:
         )
 
     def question(self, tokenizer: str) -> TextInput:
-        """What is asked."""
+        """The question input."""
         return TextInput(
             name="question",
             summary="A question about it, or a statement that is true of it or not.",
@@ -176,7 +176,7 @@ def whole(size: float, cell: int) -> int:
 def prepare(
     config: type[C], size: Callable[[int, int, int], tuple[int, int]] = few_regions
 ) -> Callable[[Dataset, Preset], Blueprint[C]]:
-    """What the training part decides: words, classes, and the pictures' brightness and size."""
+    """Choices from the training part: words, classes, and the pictures' brightness and size."""
 
     def prepared(dataset: Dataset, preset: Preset) -> Blueprint[C]:
         pixels = grey_levels(example.instance["image"] for example in dataset.train)

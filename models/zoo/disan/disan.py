@@ -80,7 +80,7 @@ class DisanEncoder(nn.Module):
         return Encoded(vector, {"forward": of_onward * real, "backward": of_backward * real, "source": of_source})
 
     def maps(self, tokens: LabelSet, d: int) -> dict[str, Map]:
-        """What its maps are, over these tokens."""
+        """Its maps, over these tokens."""
         about = f"in the {tokens.name} sentence, feature by feature"
         whole = one(f"{tokens.name} sentence")
         after, before = (
@@ -96,7 +96,7 @@ class DisanEncoder(nn.Module):
 
 
 class LstmEncoder(nn.Module):
-    """What DiSAN is compared with (paper Table 1): a bidirectional LSTM of about as many parameters, and averages.
+    """Baselines of DiSAN (paper Table 1): a bidirectional LSTM of about as many parameters, and averages.
 
     Shapes: features [batch, token, d], mask [batch, token] -> vector [batch, 2 d], map `source` [batch, 1, 1, token].
     """
@@ -112,7 +112,7 @@ class LstmEncoder(nn.Module):
         return Encoded(vector, {"source": weights})
 
     def maps(self, tokens: LabelSet, d: int) -> dict[str, Map]:
-        """What its map is, over these tokens."""
+        """Its map, over these tokens."""
         whole = one(f"{tokens.name} sentence")
         return maps_of(self.source, {"source": Attends(whole, tokens, "The same for every token.")})
 

@@ -110,7 +110,7 @@ class ClassNorm(nn.Module):
 
 
 class Critic(nn.Module):
-    """How real pictures are, and how much of their class (paper §5: the projection of Miyato & Koyama 2018).
+    """Scores of pictures as real ones of their class (paper §5: the projection of Miyato & Koyama 2018).
 
     D(x, y) = wᵀ φ(x) + b + e_yᵀ φ(x)
 

@@ -45,7 +45,7 @@ class GaanConfig(NodesConfig):
 
 
 class DotScore(nn.Module):
-    """How important node j is to node i, head by head: φ_w(x_i, z_j) = ⟨FC_xa(x_i), FC_za(z_j)⟩.
+    """Score of node j for node i, head by head: φ_w(x_i, z_j) = ⟨FC_xa(x_i), FC_za(z_j)⟩.
 
     Shapes: nodes [node, d_in], sources (j) and targets (i) int64 [edge] -> scores [edge, head].
     """
@@ -66,7 +66,7 @@ uniform.register(DotScore, SameScore)
 
 
 class HeadGate(nn.Module):
-    """How much of each head a node takes, from what it is and what surrounds it (the paper's ψ_g).
+    """Gate of each head for a node, from its features and those around it (the paper's ψ_g).
 
     g_i = sigmoid(FC_g(x_i ⊕ max_{j ∈ N_i} FC_m(z_j) ⊕ Σ_{j ∈ N_i} z_j / |N_i|))
 

@@ -52,7 +52,7 @@ class GatConfig(NodesConfig):
 
 
 class NeighbourScore(nn.Module):
-    """How important node j is to node i, head by head (paper eq. 1 and 3).
+    """Score of node j for node i, head by head (paper eq. 1 and 3).
 
     e_ij = LeakyReLU(aᵀ [W h_i ‖ W h_j])
 
@@ -103,7 +103,7 @@ class GraphAttention(nn.Module):
 
     @property
     def makes(self) -> tuple[Weights, ...]:
-        """What its weights are."""
+        """Properties of its weights."""
         return (Weights(heads=self.heads),)
 
     def forward(self, nodes: Tensor, sources: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,7 @@ from models.training.settings import Preset
 
 @dataclass(frozen=True, kw_only=True)
 class NodesConfig:
-    """What the data and the service decide of any such network."""
+    """Sizes of a network of nodes, from the data and from the limits of the service."""
 
     features: int
     classes: int
@@ -34,7 +34,7 @@ C = TypeVar("C", bound=NodesConfig)
 
 
 def graph_input(config: NodesConfig) -> GraphInput:
-    """What a caller sends."""
+    """The graph input."""
     return GraphInput(
         summary="Nodes with features, and edges; opposites of edges and edges from each node to itself are added.",
         features=config.features,

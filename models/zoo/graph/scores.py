@@ -18,7 +18,7 @@ class SameScore(nn.Module):
 
 
 class DynamicScore(nn.Module):
-    """How important node j is to node i, head by head (Brody et al. 2022, eq. 7).
+    """Score of node j for node i, head by head (Brody et al. 2022, eq. 7).
 
     e_ij = aᵀ LeakyReLU(W h_i + W h_j), of which the neighbour ranked first depends on i: with the nonlinearity outside
     it is the same for every node. Both ends share one W, so that the network is no larger than the other.

@@ -75,7 +75,7 @@ class HatnConfig:
 
 
 class Memory(nn.Module):
-    """What attention of one level is over: items with their places, h_i = tanh(W (x_i + p_i) + b).
+    """Memory of one level's attention: items with their places, h_i = tanh(W (x_i + p_i) + b).
 
     Shapes: items [batch, position, d_in] -> [batch, position, d], zeros at padding.
     """
@@ -158,7 +158,7 @@ class Hatn(Network):
         return Answer({"logits": logits}, maps, self.signals(vectors, ids, mask) if self.training else {})
 
     def signals(self, vectors: Mapping[str, Tensor], ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """What transfer is learned by: scores of domains, scores of pivots by class, and whether they were there."""
+        """Signals of transfer: scores of domains, scores of pivots by class, and whether they were there."""
         if not self.config.transfer:
             return {}
         found = {"domain": self.domain(reverse(vectors["pivots"], self.strength()))}
@@ -169,7 +169,7 @@ class Hatn(Network):
         return found
 
     def strength(self) -> Tensor:
-        """How much the reversed gradient counts, from 0 to 1 (Ganin et al. 2016, §5.2.2): 2 / (1 + exp(-10 p)) - 1."""
+        """Factor of the reversed gradient, from 0 to 1 (Ganin et al. 2016, §5.2.2): 2 / (1 + exp(-10 p)) - 1."""
         return 2 / (1 + torch.exp(-10 * (self.steps / self.config.ramp).clamp(max=1))) - 1
 
     def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:

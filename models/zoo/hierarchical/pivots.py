@@ -42,7 +42,7 @@ def shares(counts: Tensor) -> Tensor:
 
 
 def above(counts: Tensor) -> Tensor:
-    """How much larger each share is than that of any other class, 0 where it is not [class, token]."""
+    """Excess of each share over that of any other class, 0 where there is none [class, token]."""
     parts = shares(counts)
     classes_ = torch.arange(len(parts))
     return torch.stack([(parts[one] - parts[classes_ != one].amax(0)).clamp(min=0) for one in classes_])

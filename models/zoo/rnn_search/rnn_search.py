@@ -107,7 +107,7 @@ class RnnSearch(GeneratingNetwork):
     def advance(
         self, embedded: Tensor, context: Tensor, weights: Tensor, tensors: Mapping[str, Tensor]
     ) -> Mapping[str, Tensor]:
-        """What the next step starts from, by the names of `states`."""
+        """The next step's inputs, by the names of `states`."""
         return {"state": self.decoder(torch.cat([embedded, context], -1), tensors["state"])}
 
     def forward(self, **tensors: Tensor) -> Answer:
@@ -131,7 +131,7 @@ class RnnSearch(GeneratingNetwork):
 
 
 def parts(network: RnnSearch, blueprint: Blueprint[Any]) -> dict[str, Any]:
-    """What the cards of all of them say: inputs, the result, and the map."""
+    """Parts of all of their cards: inputs, the result, and the map."""
     config = network.config
     text, target = config.source(blueprint.files), config.target(blueprint.files)
     written = config.written(

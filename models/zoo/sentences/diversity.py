@@ -83,7 +83,7 @@ class DiversityLstm(Network):
 
 
 def conicity(states: Tensor, mask: Tensor) -> Tensor:
-    """How alike states are: the mean cosine of each with their average (§2.3).
+    """Conicity, the similarity of states: the mean cosine of each with their average (§2.3).
 
     1 where all point the same way; below 0 where few long states outweigh many short ones.
 

@@ -90,7 +90,7 @@ class StructuredEmbedding(Network):
 
 
 def redundancy(weights: Tensor) -> Tensor:
-    """How much the rows of weights are alike, and how wide each is: ‖A Aᵀ - I‖²_F (eq. 8).
+    """Penalty on similar or wide rows of weights: ‖A Aᵀ - I‖²_F (eq. 8).
 
     Shapes: [batch, row, token] -> [batch].
     """

@@ -55,7 +55,7 @@ class EncoderDecoderConfig(Seq2SeqConfig):
         return CausalAttention(self.multi_head())
 
     def states(self) -> list[State]:
-        """What the decoder keeps of the tokens that were put out."""
+        """The decoder's cached keys and values of tokens that were put out."""
         return cached_states(self.layers, self.heads, self.d_model)
 
 
@@ -150,7 +150,7 @@ class EncoderDecoder(GeneratingNetwork):
         return {**found, **shown}
 
     def read(self, layers: Sequence[Tensor]) -> tuple[Sequence[Tensor], Mapping[str, Tensor]]:
-        """What each layer of the decoder reads of the source, and maps that show how: here the encoder's last layer.
+        """The source states that each layer of the decoder reads, and maps of them: here the encoder's last layer.
 
         layers: the embedded source, and what each layer of the encoder makes of it, [batch, source, d_model].
         """
@@ -185,7 +185,7 @@ class EncoderDecoder(GeneratingNetwork):
 
 
 def parts(network: EncoderDecoder, blueprint: Blueprint[Any], read: Mapping[str, Map] | None = None) -> dict[str, Any]:
-    """What the cards of all of them say: inputs, the result, and the maps of the layers. read: those of `read`."""
+    """Parts of all of their cards: inputs, the result, and the maps of the layers. read: those of `read`."""
     config = network.config
     text, target = config.source(blueprint.files), config.target(blueprint.files)
     written = config.written(blueprint.files, position="position", states=config.states())

@@ -74,7 +74,7 @@ class UniversalTransformer(EncoderDecoder):
         return features + places(position, d_model) + places(torch.full_like(position, number + 1), d_model)
 
     def read_source(self, tensors: Mapping[str, Tensor]) -> tuple[Pondered, dict[str, Tensor]]:
-        """Where the source's tokens have come to, and the encoder's maps."""
+        """The source's tokens after the last step, and the encoder's maps."""
         ids, mask = tensors["source_ids"], tensors["source_mask"]
         position = torch.arange(ids.shape[1], device=ids.device)
         features = self.embed(self.source_embedding, ids, position)

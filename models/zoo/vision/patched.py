@@ -1,4 +1,4 @@
-"""What Vision Transformers have in common (Dosovitskiy et al. 2021): pictures in patches, and an encoder of them."""
+"""Shared parts of Vision Transformers (Dosovitskiy et al. 2021): pictures in patches, and an encoder of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

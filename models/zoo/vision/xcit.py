@@ -45,7 +45,7 @@ class XcitConfig(PatchedConfig):
 
     @property
     def branch(self) -> dict[str, float]:
-        """What all branches of layers share."""
+        """Fields that all branches of layers share."""
         return {"scale": self.scale, "dropout": self.dropout}
 
 

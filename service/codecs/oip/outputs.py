@@ -1,4 +1,4 @@
-"""What a request can name as an output: raw outputs, typed results, attention maps and label sets.
+"""Names of outputs in requests: raw outputs, typed results, attention maps and label sets.
 
 A request that names none gets the raw outputs and the results. Maps and label sets are returned only where they are
 named.
@@ -19,7 +19,7 @@ LABELS = ".labels"
 
 
 class Source(Enum):
-    """Where an output comes from."""
+    """The origin of an output."""
 
     RAW = auto()
     RESULT = auto()

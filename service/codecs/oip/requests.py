@@ -77,7 +77,7 @@ class InferCall:
 
 @dataclass
 class FieldPaths:
-    """Where options of a call stand in its request.
+    """Paths of a call's options in its request.
 
     stated: the parameter that states an option, by the option's path: `attention.top_k`, `0.heads` of the first map.
     """

@@ -66,7 +66,7 @@ class GeneratingRow:
 
     @property
     def at_step(self) -> RowAtStep:
-        """What its next step is."""
+        """The row at its next step."""
         return RowAtStep(self.job.row, self.steps, self.slots, self.prefilled.entries + self.steps + 1)
 
     @property

@@ -71,7 +71,7 @@ class KVCache:
 
     @property
     def lengths(self) -> Array:
-        """How many entries are each live slot's own, INT64 [slot]; a view."""
+        """Number of valid entries of each live slot, INT64 [slot]; a view."""
         return self._lengths[: self.count]
 
     def feeds(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How one row of a generating model chooses its tokens: step by step, from the scores of its live hypotheses.
+"""Token search of one row: the next tokens from the scores of its live hypotheses.
 
 A search has one hypothesis (greedy, sampling, a forced target) or several (beams). It sees nothing of batches, states
 and graphs.
@@ -52,7 +52,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Move:
-    """What a step decides: the hypotheses that live on, and those that ended."""
+    """The decision of a step: hypotheses that go on, and those that ended."""
 
     live: tuple[Hypothesis, ...]
     ended: tuple[Hypothesis, ...] = ()
@@ -76,7 +76,7 @@ Choose = Callable[[Floats, int], int]
 
 @dataclass(frozen=True)
 class Ending:
-    """When a sequence ends.
+    """End conditions of a sequence.
 
     end_tokens: each of them ends it. limit: most tokens, the end token apart. stopped: whether a stop text has
     appeared.

@@ -1,4 +1,4 @@
-"""Where a run's inputs and outputs live: in arrays of NumPy, or in values of the runtime's own on its device.
+"""Placement of a run's inputs and outputs: NumPy arrays, or the runtime's own values on its device.
 
 On a device, outputs stay where they were computed until their requested parts are cut out there, so that only those
 travel: a whole batch's map of 12 heads is 12 MB at 512 tokens, a row of each head 24 kB.

@@ -41,7 +41,7 @@ W = TypeVar("W", bound=Waiting)
 
 @dataclass(frozen=True)
 class Policy:
-    """How a model's rows are batched.
+    """Batching policy of a model.
 
     Attributes:
         max_rows, max_tokens: of a batch as it is laid out, padding included; a row larger than max_tokens runs alone.

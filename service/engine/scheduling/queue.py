@@ -36,7 +36,7 @@ _GROWTH = 1.01
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker takes from the scheduler.
+    """A unit of work that a worker takes from the scheduler.
 
     Attributes:
         batch: rows to run, or that join the continuous batch; None for a decode step without new rows.
@@ -119,7 +119,7 @@ class ModelQueue:
 
     @property
     def wanted_groups(self) -> int:
-        """How many continuous batches its rows are spread over: several where a step takes long enough to win by it."""
+        """Number of continuous batches for its rows: several where a step is long enough to gain by it."""
         policy, rows = self.model.policy, self.live + len(self.waiting)
         worth = rows > policy.max_rows or self.steps.seconds(rows) > _LONG_STEP
         return policy.concurrent if worth else 1

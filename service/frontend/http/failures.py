@@ -50,7 +50,7 @@ _OF_KIND: tuple[tuple[type[LimelightError], int], ...] = ((MediaTypeError, 415),
 
 @dataclass(frozen=True)
 class Failure:
-    """What a caller is told of an error. status: HTTP's. details: of `google.rpc.Status`, as JSON."""
+    """The response to an error. status: HTTP's. details: of `google.rpc.Status`, as JSON."""
 
     status: int
     code: grpc.StatusCode

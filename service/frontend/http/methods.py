@@ -37,7 +37,7 @@ class HttpResponse:
 
 @dataclass(frozen=True)
 class Served:
-    """What of HTTP a method answers to, and as which method of its service it is counted, logged and allowed.
+    """The HTTP routes of a method, and the service method as which it is counted, logged and allowed.
 
     path: with the names of its parts in braces. failed: makes the JSON of an error. media_types: of requests.
     """

@@ -58,7 +58,7 @@ _TABLE: tuple[tuple[type[LimelightError], grpc.StatusCode, str], ...] = (
 
 @dataclass(frozen=True)
 class Status:
-    """What a caller is told. details: serialized `google.rpc.Status`. trailing: metadata, the details among it."""
+    """A gRPC status. details: serialized `google.rpc.Status`. trailing: metadata, the details among it."""
 
     code: grpc.StatusCode
     message: str

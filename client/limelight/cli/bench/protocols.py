@@ -21,7 +21,7 @@ class Protocol(StrEnum):
 
 @dataclass(frozen=True)
 class Question:
-    """What to ask a server for, in the words of the command line."""
+    """The call that a load test repeats, in the words of the command line."""
 
     model: str
     version: int
@@ -53,7 +53,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Wires:
-    """How the calls travel. timeout: seconds of each call."""
+    """Connections of a load test. timeout: seconds of each call."""
 
     connections: int
     attempts: int

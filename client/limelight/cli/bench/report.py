@@ -22,7 +22,7 @@ _MOST_INTERVALS, _SHORTEST_INTERVAL = 60, 0.25
 
 @dataclass(frozen=True)
 class Setup:
-    """What was sent, and how. An option that does not apply is None, 0 or empty."""
+    """Settings of a run. An option that does not apply is None, 0 or empty."""
 
     target: str
     protocol: str
@@ -57,7 +57,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run. Latencies are those of answered calls; failed calls count as errors.
+    """Results of a run. Latencies are those of answered calls; failed calls count as errors.
 
     generator_cores: processor time of this process per second. Near 1 the measurement shows its own limit.
     """

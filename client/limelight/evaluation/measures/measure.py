@@ -1,4 +1,4 @@
-"""What a measure is: when it can be computed, what it adds for each row, and its figures."""
+"""The interface of a measure: when it applies, what each row adds, and its figures."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ NO_LABELS = "the data state no expected answers"
 
 @dataclass(frozen=True)
 class Setting:
-    """What there is to measure. maps: those that are asked for, whose weights are not signed."""
+    """Input of the measures. maps: those that are asked for, whose weights are not signed."""
 
     model: Model
     maps: tuple[MapInfo, ...]
@@ -44,7 +44,7 @@ class Seen:
 
 @dataclass
 class Work:
-    """What measures share: the server, the samples so far, chance, and errors of instances that were changed."""
+    """State that measures share: the server, the samples so far, chance, and errors of instances that were changed."""
 
     setting: Setting
     asking: Asking

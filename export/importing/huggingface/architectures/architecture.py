@@ -1,4 +1,4 @@
-"""What the importer knows of an architecture."""
+"""Description of an architecture that can be imported."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

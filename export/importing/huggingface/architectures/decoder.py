@@ -1,4 +1,4 @@
-"""What the importer knows of a causal language model."""
+"""Description of a causal language model that can be imported."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

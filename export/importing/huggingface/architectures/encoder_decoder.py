@@ -1,4 +1,4 @@
-"""What the importer knows of an encoder–decoder."""
+"""Description of an encoder–decoder that can be imported."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

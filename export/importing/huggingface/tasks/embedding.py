@@ -55,7 +55,7 @@ _POOLING_FIELDS = {"word_embedding_dimension", "embedding_dimension", "include_p
 
 @dataclass(frozen=True)
 class Pooled:
-    """How the vector of a text is made: the named poolings one behind the other, then perhaps divided by its norm."""
+    """Pooling of a text's vector: the named poolings concatenated, optionally divided by the norm."""
 
     poolings: tuple[str, ...]
     normalised: bool = False

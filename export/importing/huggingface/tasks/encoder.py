@@ -1,4 +1,4 @@
-"""What the tasks of encoders share: the network around a transformers model, its inputs and its maps."""
+"""Parts of all tasks of encoders: the network around a transformers model, its inputs and its maps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class ImportedEncoder(Network):
 
 @dataclass(frozen=True)
 class EncoderParts:
-    """What a task needs of a loaded encoder.
+    """The parts of a loaded encoder that a task needs.
 
     Attributes:
         config: configuration as transformers reads it.

@@ -1,4 +1,4 @@
-"""What the tasks of pictures share: the network around an encoder of transformers, its input and its maps."""
+"""Parts of all tasks of pictures: the network around an encoder of transformers, its input and its maps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO

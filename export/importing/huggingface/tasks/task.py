@@ -1,4 +1,4 @@
-"""What a task of an imported model is: from a checkpoint to a model that can be exported."""
+"""The interface of a task: from a checkpoint to a model that can be exported."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ AnyArchitecture = TypeVar("AnyArchitecture", bound=Architecture)
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """What the caller of an import decides.
+    """Options of an import.
 
     Attributes:
         name: of the model in the repository; empty for the folder's name.

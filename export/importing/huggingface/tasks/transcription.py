@@ -45,7 +45,7 @@ def build_translation_of_speech(source: Source[SpeechArchitecture]) -> TrainedMo
 
 @dataclass(frozen=True)
 class _Output:
-    """What generation_config.json says of the output.
+    """Output settings of generation_config.json.
 
     Attributes:
         begin: token that the decoder starts with.

@@ -26,7 +26,13 @@ CONTROLS: Mapping[str, Mapping[str, Any]] = {
     FROZEN: {"color": GREY, "marker": "x", "s": 28},
 }
 # Text stays text, and the same figures give the same file.
-STYLE = {"svg.fonttype": "none", "svg.hashsalt": "limelight", "font.size": 9, "grid.color": "#d0d0d0"}
+STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "limelight",
+    "font.size": 9,
+    "font.sans-serif": ["DejaVu Sans", "sans-serif"],
+    "grid.color": "#d0d0d0",
+}
 SHADES = matplotlib.colormaps["Blues"]
 Points = Sequence[tuple[float, float]]
 _COORDINATES = re.compile(r'(?<= )(?:d|x|y|transform)="[^"]*"')
@@ -54,11 +60,11 @@ def save(figure: Figure, file: Path) -> None:
 def compact(svg: str) -> str:
     """Write a drawing in fewer bytes, such that it looks the same.
 
-    Coordinates have a tenth of a point, those of markers a hundredth. A path is on one line, nothing is indented, and
-    styles that elements share are classes. Groups that say nothing go.
+    Coordinates have a tenth of a point, those of markers a hundredth. A path is on one line without letters that go
+    without saying, nothing is indented, and styles that elements share are classes. Groups that say nothing go.
     """
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = _COORDINATES.sub(lambda found: _FRACTION.sub(_rounded, " ".join(found[0].split())), svg)
+    svg = _COORDINATES.sub(lambda found: _FRACTION.sub(_rounded, _joined(found[0])), svg)
     shared = [style for style, number in Counter(_STYLE.findall(svg)).items() if number > 1]
     classes = {style: f"s{place}" for place, style in enumerate(shared)}
     svg = _STYLE.sub(lambda found: f' class="{classes[found[1]]}"' if found[1] in classes else found[0], svg)
@@ -70,9 +76,14 @@ def compact(svg: str) -> str:
     return svg
 
 
+def _joined(coordinates: str) -> str:
+    line = " ".join(coordinates.split())
+    return line if " C " in line or " Q " in line else line.replace(" L ", " ")  # a move goes on as lines
+
+
 def _rounded(number: re.Match[str]) -> str:
     value = float(number[0])
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return f"{value:.1f}".removesuffix(".0") if abs(value) >= 10 else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def tasks(found: Sequence[Standings]) -> Figure:

@@ -17,6 +17,11 @@ from bundle.checks.tokenizer_growth import check_growth
 from bundle.errors import BundleError
 from bundle.values import Array
 
+# Parts of o200k's and Tekken's.
+_UPPER = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_ENDING = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_OTHERS = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 # Regular expressions of published tokenizer.json files, verbatim. All take linear time.
 VETTED_PATTERNS = frozenset(
     {
@@ -32,6 +37,12 @@ VETTED_PATTERNS = frozenset(
         r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
         r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
         r"\s+",
+        # o200k, of gpt-oss: capitals begin a word; and Tekken, of later Mistral models: no endings, digits one by one.
+        # Where one of its two forms of words stops after a run of capitals, the other takes the run: linear time.
+        rf"{_UPPER}*{_LOWER}+{_ENDING}|{_UPPER}+{_LOWER}*{_ENDING}|\p{{N}}{{1,3}}{_OTHERS}",
+        rf"{_UPPER}*{_LOWER}+|{_UPPER}+{_LOWER}*|\p{{N}}{_OTHERS}",
+        # DeBERTa 2 and 3, as transformers writes them: white space.
+        r"\s{2,}|[\n\r\t]",
         # T5 (Raffel et al. 2020), XLM-R (Conneau et al. 2020) and others of SentencePiece: repeated spaces.
         r" {2,}",
     }

@@ -166,6 +166,20 @@ class LabelSet(Record):
             return None
         return self.grid.cell(*divmod(number - len(self.grid.leading), self.grid.columns))
 
+    def joined(self, begin: int, end: int) -> str:
+        """Return the text of adjacent entries, such as the pieces of a word.
+
+        Pieces overlap where a tokenizer divides a character, or puts a mark of a new word before one: each character
+        of the text is there once.
+        """
+        if not len(self.starts):
+            return "".join(self.labels[begin:end])
+        pieces, reached = [], 0
+        for text, (start, stop) in zip(self.labels[begin:end], self.offsets[begin:end], strict=True):
+            pieces.append(text[max(0, reached - start) :] if len(text) == stop - start else text)
+            reached = max(reached, stop)
+        return "".join(pieces)
+
     def take(self, indices: Iterable[int]) -> "LabelSet":
         """Select entries, in this order. `indices` of the result refer to the whole set."""
         places = np.fromiter(indices, np.int64)

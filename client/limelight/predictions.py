@@ -340,10 +340,10 @@ class Prediction(Record):
 
     def tagged_texts(self, tagging: Tagging) -> list[str]:
         """Return the text of each row of a tagging of this answer: an entry, or the pieces of a word."""
-        labels = self.label_sets[tagging.label_set].labels
+        labels = self.label_sets[tagging.label_set]
         if tagging.entries is None:
-            return list(labels)
-        return ["".join(labels[begin:end]) for begin, end in tagging.entries]
+            return list(labels.labels)
+        return [labels.joined(begin, end) for begin, end in tagging.entries]
 
     @property
     def heading(self) -> str:

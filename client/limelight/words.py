@@ -47,7 +47,7 @@ def words_of(labels: LabelSet, *, special: bool) -> WordAxis:
     joined = LabelSet(
         name=labels.name,
         kind=labels.kind,
-        labels=tuple("".join(labels.labels[begin:end]) for begin, end in zip(begins, ends, strict=True)),
+        labels=tuple(labels.joined(begin, end) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)),
         starts=labels.starts[begins] if len(labels.starts) else labels.starts,
         ends=labels.ends[ends - 1] if len(labels.ends) else labels.ends,
         flags=labels.flags[begins] if len(labels.flags) else labels.flags,

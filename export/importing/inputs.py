@@ -104,7 +104,23 @@ def imported_inputs(card: cards.Card) -> list[ImportedInput]:
     taken = [each.name for owner in made for each in owner.taken]
     if twice := sorted({name for name in taken if taken.count(name) > 1}):
         raise ExportError(f"the card's inputs take {twice[0]!r} of the model twice")
-    return made
+    return _with_shared_axes(made)
+
+
+def _with_shared_axes(inputs: Sequence[ImportedInput]) -> list[ImportedInput]:
+    """Let the first input that has an axis label it, where others (segments, positions) have the same."""
+    owners: dict[tuple[str, str], str] = {}
+    return [
+        replace(
+            owner,
+            labelled=tuple(
+                each
+                for each in owner.labelled
+                if not each.dimension or owners.setdefault((each.name, each.dimension), owner.name) == owner.name
+            ),
+        )
+        for owner in inputs
+    ]
 
 
 def runs_single_rows(card: cards.Card, inputs: Sequence[ImportedInput]) -> bool:

@@ -33,10 +33,10 @@ class _Spread:
 
 
 class FittingComparison(Comparison):
-    """Compares a converted graph's answers with PyTorch's, and fits tolerances to the differences."""
+    """Compares the answers of a graph of lower precision with a reference's, and fits tolerances to the differences."""
 
-    def __init__(self, card: Card, precision: Precision) -> None:
-        super().__init__(card)
+    def __init__(self, card: Card, precision: Precision, reference: str = "PyTorch") -> None:
+        super().__init__(card, reference)
         self._precision = precision
         self._maps = frozenset(map_keys(card))
         self._stated = [*(each.name for each in card.description.outputs), *map_keys(card)]
@@ -47,12 +47,12 @@ class FittingComparison(Comparison):
         if actual.shape != expected.shape or not np.isfinite(actual).all():
             wrong = "has values that are not finite" if actual.shape == expected.shape else "has another shape"
             raise ExportError(
-                f"as {self._precision} the graph's answer differs from PyTorch's: {name} {wrong} ({case})"
+                f"as {self._precision} the graph's answer differs from {self._reference}'s: {name} {wrong} ({case})"
             )
         self.record(name, actual, expected)
         if not np.issubdtype(expected.dtype, np.floating):
             if not np.array_equal(actual, expected):
-                raise ExportError(f"as {self._precision} the graph's {name} differs from PyTorch's ({case})")
+                raise ExportError(f"as {self._precision} the graph's {name} differs from {self._reference}'s ({case})")
             return
         if not expected.size:
             return
@@ -87,7 +87,7 @@ class FittingComparison(Comparison):
             if spread.difference and _MARGIN * spread.difference > limit:
                 raise ExportError(
                     f"{self._precision} is too coarse for this model: {name} differs by up to "
-                    f"{spread.difference:.3g} from PyTorch's, of {of}"
+                    f"{spread.difference:.3g} from {self._reference}'s, of {of}"
                 )
             for provider, margin in ((_CPU, _MARGIN), ("", _OTHER_MARGIN)):
                 part = min(margin * spread.difference, limit)

@@ -187,7 +187,28 @@ def test_what_a_character_map_takes_away_in_front_moves_nothing() -> None:
     assert found.texts[-1][-1] == "語"
 
 
-LONG = ("a", "1", " ", "\n", "'", ".", " \n", "\r\n ", " x", "'s", "é", "e\u0301", "日", "😀", "<|", "a1 ")
+LONG = (
+    "a",
+    "1",
+    " ",
+    "\n",
+    "'",
+    ".",
+    " \n",
+    "\r\n ",
+    " x",
+    "'s",
+    "é",
+    "e\u0301",
+    "日",
+    "😀",
+    "<|",
+    "a1 ",
+    "A",
+    "Aé",
+    "日A",
+    "\u0301",
+)
 
 
 @pytest.mark.parametrize("pattern", sorted(VETTED_PATTERNS))

@@ -50,6 +50,20 @@ def test_keys_of_a_word_are_summed_and_its_queries_averaged():
     assert plain.normalised
 
 
+def test_pieces_that_overlap_are_joined_to_the_text_as_it_was_sent():
+    # "Thé 🙂" as SentencePiece divides it, with a mark of a new word, and a byte-level tokenizer.
+    pieces = LabelSet(
+        "tokens",
+        "tokens",
+        ("T", "T", "hé", "é", "", "🙂", "🙂"),
+        starts=np.array([0, 0, 1, 2, 4, 4, 4]),
+        ends=np.array([1, 1, 3, 3, 4, 5, 5]),
+        words=np.array([0, 0, 0, 0, 1, 1, 1]),
+    )
+    joined = attention(np.full((7, 6), 1 / 6), query=pieces).by_words().query
+    assert (joined.labels, joined.offsets) == (("Thé", "🙂"), ((0, 3), (4, 5)))
+
+
 def test_an_axis_without_words_stays_as_it_is():
     joined = attention(np.full((1, 6), 0.25), query=ONE).by_words()
     assert joined.query.labels == ("one",)

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnxruntime.transformers.float16 import convert_float_to_float16
 from PIL import Image
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -145,6 +146,32 @@ def test_inspect_writes_a_card_that_imports(folder: Path, capsys: pytest.Capture
     ]
     assert cli.main(["inspect", str(folder / "reader.onnx"), "--write-card", str(card)]) == 1
     assert "exists already" in capsys.readouterr().err
+
+
+def test_inputs_of_one_length_share_its_label_set(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # BERT's segments beside its ids; the mask is called by what it marks.
+    given = "int64[batch, length] ids, int64[batch, length] segments, bool[batch, length] padding"
+    file = model(
+        reader=f"reader ({given}) => (float[batch, 3] logits, float[batch, 2, length, length] attn)",
+        words="  known = Gather(table, ids)\n  kinds = Gather(table, segments)\n  words = Add(known, kinds)",
+        allowed="  mask = Not(padding)\n  allowed = Unsqueeze(mask, axes12)",
+    )
+    write(folder / "reader.onnx", file)
+    card = folder / "card.toml"
+    card.unlink()
+    assert cli.main(["inspect", str(folder / "reader.onnx"), "--write-card", str(card)]) == 0
+    assert 'mask = { name = "padding", padding = true }' in card.read_text()
+    assert run_import(folder) == 0, capsys.readouterr().err
+    labels = read_bundle(folder / "repository" / "reader" / "1").bundle.description.label_sets
+    assert [each.input for each in labels if each.name == "length"] == ["ids"]
+
+
+def test_a_file_in_half_precision_gets_fitted_tolerances(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder / "reader.onnx", convert_float_to_float16(model()))
+    assert run_import(folder) == 0, capsys.readouterr().err
+    tolerances = read_bundle(folder / "repository" / "reader" / "1").bundle.tolerances
+    (logits,) = (each for each in tolerances if each.name == "logits" and each.provider)
+    assert logits.absolute < 1e-2
 
 
 def test_the_commands_and_cards_of_the_documentation_work(

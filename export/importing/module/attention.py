@@ -2,7 +2,7 @@
 
 `F.scaled_dot_product_attention` is intercepted however it is imported, and so is `nn.MultiheadAttention`, on which
 `nn.TransformerEncoder` and `nn.TransformerDecoder` are built. Their fast paths, which hold no weights, are off
-meanwhile.
+meanwhile, and so is `torch.compile`, which sees nothing of an interception.
 """
 
 import inspect
@@ -21,6 +21,8 @@ from models.attention.export_markers import can_be_marked, is_marking, marked_at
 
 # The name of attention that no submodule computes.
 ROOT = "attention"
+# What torch.compile puts into the path of a module.
+_COMPILED = "_orig_mod"
 # A number that, added to a score, leaves no weight.
 _MASKED = -1e4
 _MHA = inspect.signature(F.multi_head_attention_forward)
@@ -49,8 +51,9 @@ def finding_attention(module: nn.Module, biased: set[str]) -> Iterator[FoundAtte
     """
     found, path = FoundAttention(biased), _ModulePath()
     with ExitStack() as stack:
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
         for name, each in module.named_modules():
-            entered = each.register_forward_pre_hook(path.entering(name))
+            entered = each.register_forward_pre_hook(path.entering(_plain(name)))
             left = each.register_forward_hook(path.leaving, always_call=True)
             stack.callback(entered.remove)
             stack.callback(left.remove)
@@ -71,6 +74,11 @@ def _causal_masks_unread() -> Iterator[None]:
         yield
     finally:
         transformer._detect_is_causal_mask = original
+
+
+def _plain(path: str) -> str:
+    """Return the path of a module as if nothing was compiled."""
+    return ".".join(each for each in path.split(".") if each != _COMPILED)
 
 
 class _ModulePath:

@@ -129,16 +129,20 @@ def _draft(file: OnnxFile) -> cards.Card:
 
 
 def _masks(file: OnnxFile) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a tensor and its mask: an input of the same axes with `mask` in its name."""
+    """Yield pairs of a tensor and its mask: an input of the same axes with `mask` or `padding` in its name."""
     for name, own in file.inputs.items():
-        if "mask" not in name.lower():
+        if not _is_mask(name):
             continue
         for other, tensor in file.inputs.items():
             varying = tuple(axis for axis in tensor.axes[1:] if isinstance(axis, str))
             is_masked = len(varying) == 1 and own.axes == (tensor.axes[0], *varying)
-            if other != name and "mask" not in other.lower() and is_masked:
+            if other != name and not _is_mask(other) and is_masked:
                 yield other, name
                 break
+
+
+def _is_mask(name: str) -> bool:
+    return any(word in name.lower() for word in ("mask", "padding"))
 
 
 def _image(own: FileTensor) -> cards.Image | None:

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
+from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
 
+from bundle.tokenizer_files import load_tokenizer
 from export.errors import CheckpointError
 from export.importing.huggingface.architectures import ARCHITECTURES
 from export.importing.huggingface.checkpoint import read_checkpoint
@@ -230,6 +233,13 @@ def test_a_tokenizer_outside_the_vetted_rules_is_refused(folder: Path) -> None:
     }
     (folder / "tokenizer.json").write_text(json.dumps(content))
     assert "regular expression of no well-known tokenizer" in refused(folder)
+
+
+def test_what_transformers_writes_of_the_tokenizers_of_every_architecture_is_read() -> None:
+    named = {TOKENIZER_MAPPING_NAMES.get(model_type) for model_type in ARCHITECTURES} - {None, "TokenizersBackend"}
+    assert {"DebertaV2Tokenizer", "Qwen2Tokenizer", "CLIPTokenizer", "T5Tokenizer"} <= named
+    for name in named:
+        load_tokenizer(getattr(transformers, name)().backend_tokenizer.to_str())
 
 
 def test_a_slow_tokenizer_is_refused_by_name_unless_it_is_a_wordpiece_vocabulary(folder: Path, tmp_path: Path) -> None:

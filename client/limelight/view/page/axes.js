@@ -69,8 +69,22 @@ export class Axis {
     return units;
   }
 
+  /** The text of adjacent entries. Pieces of one character overlap: what two of them cover is there once. */
+  #joined(begin, end) {
+    if (!this.starts.length) return this.texts.slice(begin, end).join("");
+    let reached = 0;
+    const pieces = this.texts.slice(begin, end).map((text, place) => {
+      const [start, stop] = [this.starts[begin + place], this.ends[begin + place]];
+      const letters = [...text];
+      const shown = letters.length === stop - start ? letters.slice(Math.max(0, reached - start)) : letters;
+      reached = Math.max(reached, stop);
+      return shown.join("");
+    });
+    return pieces.join("");
+  }
+
   #unit(begin, end, before) {
-    const text = this.texts.slice(begin, end).join("");
+    const text = this.#joined(begin, end);
     const unit = { begin, end, text, special: this.isSpecial(begin), gap: " " };
     const follows = before && before.end === begin && !unit.special && !before.special;
     const sameInput = before && this.inputOf(before.begin) === this.inputOf(begin);

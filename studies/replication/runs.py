@@ -38,6 +38,7 @@ class Run:
 _SST2 = ("sst2", "none stated")
 _MNIST = "CC-BY-SA-3.0, unverified"
 _SNLI = ("snli_small", "CC-BY-SA-4.0")
+_SQUAD = ("squad_small", "CC-BY-SA-4.0")
 _MAMS = ("mams_atsa", "Apache-2.0")
 _REVIEWED = ("mr_polarity+mams_atsa", "CC BY 4.0 and Apache-2.0")
 _CONTROLS = ("", "-uniform", "-frozen")
@@ -109,6 +110,10 @@ TABLE = (
     *(Run(f"memn2n{other}", f"memn2n{other}") for other in (*_CONTROLS, "-one")),
     *(Run(f"aoa-reader{other}", f"aoa-reader{other}") for other in (*_CONTROLS, "-average")),
     *(Run(f"qanet{other}", f"qanet{other}") for other in (*_CONTROLS, "-convolved")),
+    *(
+        Run(f"squad-qanet{other}", f"qanet{other}", *_SQUAD, ("--preset", "demo", "--epochs", "8"))
+        for other in (*_CONTROLS, "-convolved")
+    ),
     *(
         Run(
             f"{task[:3]}-memn2n{other}", f"memn2n{other}", f"babi/en-10k/{task}_train.txt", "CC-BY-3.0", ("--epochs", n)

@@ -223,7 +223,7 @@ PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=18, batch_size=32, learning_rate=2e-3, patience=4),
         sizes={"d": 32, "heads": 2, "convolutions": 1, "width": 5, "blocks": 1},
-        vocabulary=500,
+        vocabulary=10_000,
     ),
     "full": Preset(settings=Settings(epochs=12, batch_size=32, learning_rate=1e-3, patience=3), vocabulary=10_000),
     # §4.1.2; without its layer dropout and averaged weights.

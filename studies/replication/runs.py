@@ -110,8 +110,9 @@ TABLE = (
     *(Run(f"memn2n{other}", f"memn2n{other}") for other in (*_CONTROLS, "-one")),
     *(Run(f"aoa-reader{other}", f"aoa-reader{other}") for other in (*_CONTROLS, "-average")),
     *(Run(f"qanet{other}", f"qanet{other}") for other in (*_CONTROLS, "-convolved")),
+    # Passages are cut to 160 tokens: an answer behind them cannot be found, and counts as wrong.
     *(
-        Run(f"squad-qanet{other}", f"qanet{other}", *_SQUAD, ("--preset", "demo", "--epochs", "8"))
+        Run(f"squad-qanet{other}", f"qanet{other}", *_SQUAD, ("--preset", "demo", "--epochs", "6"))
         for other in (*_CONTROLS, "-convolved")
     ),
     *(

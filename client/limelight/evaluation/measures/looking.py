@@ -94,8 +94,8 @@ UNIFORM = Measure(
     title="Equal weights",
     source="Liu et al. 2018, Lee et al. 2017, Wiegreffe and Pinter 2019",
     summary="Each map in turn gets equal weights. Answers that do not change do not depend on where the map looks. "
-    "An answer moves by the total variation distance of the probabilities: 0 to 1. Of a text: by the mean difference "
-    "of the probabilities of its tokens, the log-probability of a token falls in nats.",
+    "An answer moves by the total variation distance of the probabilities: 0 to 1. A text "
+    "moves by the mean difference of the probabilities of its tokens; the log-probability lost is of a token, in nats.",
     lacks=no_interventions,
     add=_add_uniform,
     finish=means("uniform"),

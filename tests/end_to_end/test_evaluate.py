@@ -154,45 +154,37 @@ def test_a_model_that_looks_where_it_should_has_the_figures_of_one(run: Run, tmp
 def test_a_model_that_writes_is_asked_for_its_answer_and_for_the_first_one_again(
     run: Run, target: str, tmp_path: Path
 ) -> None:
-    out, name = tmp_path / "report.json", "decoder.cross"
+    out, name, model = tmp_path / "report.json", "decoder.cross", "bahdanau"
     changes = {
-        "uniform": (name, [limelight.replace(name, "uniform")]),
-        "heads": (f"{name}:0", [limelight.scale_heads(name, {0: 0})]),
+        "uniform": (name, limelight.replace(name, "uniform")),
+        "heads": (f"{name}:0", limelight.scale_heads(name, {0: 0})),
     }
-    wanted: dict[str, list[dict[str, float]]] = {each: [] for each in changes}
+    asked, wanted = [], {each: list[list[float]]() for each in changes}
     with limelight.Client(target) as client:
-        texts = [example.inputs["text"].text for example in client.model("bahdanau").examples]
-        answers = [client.predict("bahdanau", text).text or "" for text in texts]
-        for text, answer in zip(texts, answers, strict=True):
+        for example in client.model(model).examples:
+            text = example.inputs["text"].text
+            answer = client.predict(model, text).text or ""
+            asked.append({"text": text, "label": answer})
             given = {"text": text, "target": answer}
             for measure, (_, change) in changes.items():
-                before, after = (
+                logs = [
                     np.array(
-                        client.predict("bahdanau", given, interventions=each, truncate=True)
-                        .sequences[0]
-                        .log_probabilities
+                        client.predict(model, given, interventions=each, truncate=True).sequences[0].log_probabilities
                     )
-                    for each in ([], change)
-                )
-                changed = client.predict("bahdanau", text, interventions=change).text != answer
-                moves = np.abs(np.exp(before) - np.exp(after)).mean()
+                    for each in ([], [change])
+                ]
+                changed = client.predict(model, text, interventions=[change]).text != answer
                 wanted[measure].append(
-                    {
-                        "answers changed": changed,
-                        "answer moves by": moves,
-                        "log-probability lost": (before - after).mean(),
-                    }
+                    [changed, np.abs(np.diff(np.exp(logs), axis=0)).mean(), -np.diff(logs, axis=0).mean()]
                 )
-    asked = [{"text": text, "label": answer} for text, answer in zip(texts, answers, strict=True)]
-    assert run("bahdanau", "--data", written(tmp_path, asked), "--out", out)[0] == 0
+    assert run(model, "--data", written(tmp_path, asked), "--out", out)[0] == 0
     report = json.loads(out.read_text(encoding="utf-8"))
     assert figures(report, "answers", "")["exact match"] == 1 and report["failures"] == []
     for measure, (subject, _) in changes.items():
-        found = figures(report, measure, subject)
-        for figure, value in ((each, found[each]) for each in wanted[measure][0]):
-            assert value == pytest.approx(np.mean([each[figure] for each in wanted[measure]]), rel=1e-3), figure
-        assert found["exact match lost"] == found["answers changed"]
-        assert found["answer moves by"] > 0.01
+        mine = figures(report, measure, subject)
+        values = [mine[each] for each in ("answers changed", "answer moves by", "log-probability lost")]
+        assert values == pytest.approx(np.mean(wanted[measure], axis=0), rel=1e-3)
+        assert mine["exact match lost"] == mine["answers changed"] and mine["answer moves by"] > 0.01
     assert figures(report, "heads", f"{name}:0")["answers changed"] > 0
     assert 0 < figures(report, "permuted", name)["answer moves by"] <= 1
     assert figures(report, "erasure", name)["one word moves the answer by"] > 0

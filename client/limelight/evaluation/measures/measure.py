@@ -74,9 +74,9 @@ class Work:
         return found
 
     def forced(self, asked: Sequence[tuple[Seen, values_pb2.Instance]]) -> list[Reply | None]:
-        """Return replies as `replies` does, with the first answer put out again if the model writes texts.
+        """Return replies to instances; a model that writes texts puts out its first answer again.
 
-        An empty answer cannot be put out again: the reply then has no probabilities.
+        An empty text cannot be put out again: such a reply has no probabilities.
         """
         replies = self.replies([(seen.row.number, self.as_before(seen, instance)) for seen, instance in asked])
         if not self.setting.forces:

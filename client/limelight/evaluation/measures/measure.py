@@ -89,11 +89,12 @@ class Work:
     def compared(self, asked: Sequence[tuple[Seen, values_pb2.Instance]]) -> list[Reply | None]:
         """Return replies to changed instances, None for those that failed.
 
-        A model that writes texts is asked twice, for its answer, and for the probability of its first answer.
+        A model that writes texts is asked twice, for its answer, and for the probability of its first answer; one to
+        which no text can be given has no probabilities to compare.
         """
         replies = self.replies([(seen.row.number, instance) for seen, instance in asked])
         if not self.setting.forces:
-            return replies
+            return [reply and replace(reply, chances=None) for reply in replies]
         return [
             None if free is None or again is None else replace(again, text=free.text)
             for free, again in zip(replies, self.forced(asked), strict=True)

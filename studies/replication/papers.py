@@ -158,6 +158,7 @@ CLAIMS = (
     Claim("Zhang 2019", "attention lowers the Fréchet distance", "sagan", ("sagan-plain",)),
     Claim("Li 2019", "both co-attentions count", "psac", ("psac-question", "psac-video")),
     Claim("Yu 2018", "self-attention adds to convolutions", "qanet", ("qanet-convolved",)),
+    Claim("Yu 2018", "what attention learns adds to frozen weights", "qanet", ("qanet-frozen",), own=True),
     Claim("Yang 2016", "two attention layers beat one", "san", ("san-one",)),
     Claim("Tan 2019", "more layers in which the streams meet are better", "lxmert", ("lxmert-one",)),
     Claim("Tan 2019", "two streams beat one, as Lu 2019 has it of ViLBERT", "lxmert", ("visualbert",), own=True),

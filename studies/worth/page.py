@@ -9,7 +9,7 @@ SHOWN = {
     "answers": ("accuracy", "exact match"),
     "evidence": ("rank correlation", "AUPRC", "marked share of keys", "weight on marks"),
     "entropy": ("entropy", "correlation with confidence", "correlation with error"),
-    "uniform": ("answers changed", "answer moves by"),
+    "uniform": ("answers changed", "answer moves by", "log-probability lost"),
     "permuted": ("answers changed", "answer moves by", "divergence that keeps the answer"),
     "erasure": ("one word moves the answer by", "comprehensiveness", "sufficiency", "correlation with leave-one-out"),
     "flow": ("rank correlation",),

@@ -6,10 +6,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+import limelight
 from export.pipeline import export_model
 from limelight import cli
 from limelight.v1 import model_pb2
@@ -17,7 +19,7 @@ from models.attention import Attention
 from models.attention.score import SelfAttentive
 from models.cards.card import Card
 from models.network import Answer, Network
-from tests.kit import tiny
+from tests.kit import small, tiny
 from tests.kit.serving import serving
 
 pytestmark = pytest.mark.timeout(300)
@@ -77,6 +79,11 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     export_model(tiny.trained(Planted(), planted, *TEXTS[:2]), repository, interventions=True)
     torch.manual_seed(0)
     export_model(tiny.trained(tiny.Reader(), classifying(tiny.reader_card()), *TEXTS[:2]), repository)
+    writer = small.trained("bahdanau")
+    with torch.no_grad():
+        for parameter in writer.model.parameters():
+            parameter.mul_(6)  # it is sure of where it looks and what it writes
+    export_model(writer, repository, interventions=True)
     with serving(repository) as running:
         yield running.server.address
 
@@ -142,6 +149,45 @@ def test_a_model_that_looks_where_it_should_has_the_figures_of_one(run: Run, tmp
     page = html.read_text(encoding="utf-8")
     HTMLParser().feed(page)
     assert "Equal weights" in page and "<script" not in page and "http" not in page
+
+
+def test_a_model_that_writes_is_asked_for_its_answer_and_for_the_first_one_again(
+    run: Run, target: str, tmp_path: Path
+) -> None:
+    out, name, model = tmp_path / "report.json", "decoder.cross", "bahdanau"
+    changes = {
+        "uniform": (name, limelight.replace(name, "uniform")),
+        "heads": (f"{name}:0", limelight.scale_heads(name, {0: 0})),
+    }
+    asked, wanted = [], {each: list[list[float]]() for each in changes}
+    with limelight.Client(target) as client:
+        for example in client.model(model).examples:
+            text = example.inputs["text"].text
+            answer = client.predict(model, text).text or ""
+            asked.append({"text": text, "label": answer})
+            given = {"text": text, "target": answer}
+            for measure, (_, change) in changes.items():
+                logs = [
+                    np.array(
+                        client.predict(model, given, interventions=each, truncate=True).sequences[0].log_probabilities
+                    )
+                    for each in ([], [change])
+                ]
+                changed = client.predict(model, text, interventions=[change]).text != answer
+                wanted[measure].append(
+                    [changed, np.abs(np.diff(np.exp(logs), axis=0)).mean(), -np.diff(logs, axis=0).mean()]
+                )
+    assert run(model, "--data", written(tmp_path, asked), "--out", out)[0] == 0
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert figures(report, "answers", "")["exact match"] == 1 and report["failures"] == []
+    for measure, (subject, _) in changes.items():
+        mine = figures(report, measure, subject)
+        values = [mine[each] for each in ("answers changed", "answer moves by", "log-probability lost")]
+        assert values == pytest.approx(np.mean(wanted[measure], axis=0), rel=1e-3)
+        assert mine["exact match lost"] == mine["answers changed"] and mine["answer moves by"] > 0.01
+    assert figures(report, "heads", f"{name}:0")["answers changed"] > 0
+    assert 0 < figures(report, "permuted", name)["answer moves by"] <= 1
+    assert figures(report, "erasure", name)["one word moves the answer by"] > 0
 
 
 def test_marks_where_nobody_looks_have_no_weight(run: Run, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ object detection | hf:DETR
 image synthesis | J11
 description of images | J3
 description of films |
-speech recognition | hf:Whisper
+speech recognition | J1 J2 hf:Whisper
 visual question answering | J4 K10 K22 K26
 human communication comprehension |
 user profiling |
@@ -115,17 +115,17 @@ abusive content detection | hf:BERT
 entity disambiguation |
 natural language inference | J10 K9
 semantic relatedness | hf:BERT
-semantic role labelling | I3
+semantic role labelling | I3 J16
 textual entailment | J10 K9
 word sense disambiguation |
 constituency parsing |
 dependency parsing |
 sentiment analysis | J6 J8 J17
-agreement or disagreement |
-argumentation mining |
+agreement or disagreement | hf:BERT
+argumentation mining | hf:BERT
 emoji prediction | K17
 emotion cause analysis |
-emotion classification |
+emotion classification | hf:BERT
 """,
 }
 CELLS = {

@@ -41,6 +41,10 @@ LACKS = {
 DEPARTS = {
     ("luong", "scoring"): (("general",), "the paper's best score, which Table 2 lists beside the multiplicative one"),
     ("psac", "multiplicity"): (("singular", "multi-head"), "its self-attention has heads, as the authors' code"),
+    ("attention-unet", "alignment"): (
+        ("global", "sigmoid"),
+        "each coefficient by itself (§2.1, eq. 2), so that they do not sum to 1 over the picture",
+    ),
     ("attention-unet", "dimensionality"): (
         ("single-dimensional",),
         "one coefficient for all features of a cell, the paper's choice for one class of objects (§2.1)",

@@ -14,7 +14,7 @@ from bundle.label_sets import grid_labels
 from bundle.rows import Labels
 from bundle.values import Pair, Sentences, Text
 from limelight.v1 import attention_pb2, model_pb2
-from models.data import aspects, dates, folder, moves, numbers, numerals, recall, row_files, rows, transductions
+from models.data import aspects, dates, folder, moves, numbers, numerals, recall, roles, row_files, rows, transductions
 from models.data.calendars import LANGUAGES
 from models.data.dataset import DataError, Dataset, Example
 from models.data.generated import SETS, load
@@ -64,6 +64,26 @@ def test_every_date_has_gold_for_all_but_its_hyphens() -> None:
         assert "".join(written for written, _ in pairs(example)) in ("", text(example, "target").replace("-", ""))
         for written, (key,) in pairs(example):
             assert int(key) % 100 == int(written) % 100 if key.isdigit() else len(key) > 1
+
+
+def test_heads_of_the_grammar_are_one_tree_and_roles_follow_from_the_verb() -> None:
+    seen = set()
+    for example in roles.dataset().train[:300]:
+        words = example.instance["document"]
+        assert isinstance(words, Sentences)
+        heads = [key.sentence for gold in example.gold for key in gold.keys if isinstance(key, Span)]
+        (root,) = (number for number, head in enumerate(heads) if number == head)
+        for number, tag in enumerate(example.labels):
+            above = number
+            for _ in heads:
+                above = heads[above] or 0
+            assert above == root
+            if tag in ("B-agent", "B-patient") and words.texts[number] != "whom":
+                verb = heads[number] or 0
+                passive, before = words.texts[verb - 1] == "was", number < verb
+                assert (example.labels[verb], tag == "B-agent") == ("B-verb", before != passive)
+                seen.add((before, passive, "B-verb" in example.labels[number + 1 : verb]))
+    assert len(seen) == 6  # another verb stands between some subjects and theirs
 
 
 @pytest.mark.parametrize(

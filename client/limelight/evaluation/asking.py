@@ -40,3 +40,11 @@ class Asking:
 def changed(instance: values_pb2.Instance, *interventions: Intervention) -> values_pb2.Instance:
     """Add interventions to an instance."""
     return with_interventions(instance, interventions)
+
+
+def forced(instance: values_pb2.Instance, model: Model, text: str) -> values_pb2.Instance:
+    """Return an instance for which a model puts out a given text; `model.target_input` is not empty."""
+    copy = values_pb2.Instance()
+    copy.CopyFrom(instance)
+    copy.inputs[model.target_input].text = text
+    return copy

@@ -18,13 +18,13 @@ class Reply:
 
     Attributes:
         distribution: [class], in the model's order; None for a model without classes.
-        tokens: number of tokens of a generated text whose probability is known.
+        chances: [token], of a generated text: probability of each token after those before it; None where not known.
     """
 
     text: str
     probability: float
     distribution: NDArray[np.float64] | None
-    tokens: int = 0
+    chances: NDArray[np.float64] | None = None
 
 
 def read_reply(model: Model, prediction: Prediction) -> Reply:
@@ -44,5 +44,6 @@ def read_reply(model: Model, prediction: Prediction) -> Reply:
             return Reply("", none, None)
         return Reply(best.text, best.probability, None)
     probability = prediction.probability
-    tokens = len(prediction.sequences[0].log_probabilities) if prediction.sequences else 0
-    return Reply(prediction.text or "", float("nan") if probability is None else probability, None, tokens)
+    logs = np.array(prediction.sequences[0].log_probabilities if prediction.sequences else (), np.float64)
+    chances = np.exp(logs) if logs.size else None
+    return Reply(prediction.text or "", float("nan") if probability is None else probability, None, chances)

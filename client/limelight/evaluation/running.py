@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
@@ -72,6 +72,8 @@ def evaluate(
         part = data.rows[begin : begin + ROWS]
         try:
             seen = _answered(part, work, failures)
+            if any(each.changes for each in computed):
+                seen = _with_probabilities(seen, work)
             for each in computed:
                 each.add(seen, work)
         except Error as error:
@@ -130,6 +132,17 @@ def _answered(rows: Sequence[Row], work: Work, failures: list[Failure]) -> list[
             reply = read_reply(work.setting.model, answer.prediction) if compared else Reply("", float("nan"), None)
             seen.append(Seen(row, reply, answer))
     return seen
+
+
+def _with_probabilities(rows: Sequence[Seen], work: Work) -> list[Seen]:
+    """Give texts the probabilities that they have when they are put out again, as those of changed instances are."""
+    if not work.setting.forces:
+        return list(rows)
+    replies = work.forced([(each, each.row.instance) for each in rows])
+    return [
+        each if reply is None else replace(each, reply=replace(reply, text=each.reply.text))
+        for each, reply in zip(rows, replies, strict=True)
+    ]
 
 
 def _failure(number: int, error: Error) -> Failure:

@@ -222,8 +222,8 @@ PRESETS = {
     "tiny": tiny(vocabulary=50, d=8, heads=2, convolutions=1, width=3, blocks=1, block_convolutions=1, block_width=3),
     "demo": Preset(
         settings=Settings(epochs=18, batch_size=32, learning_rate=2e-3, patience=4),
-        sizes={"d": 32, "heads": 2, "convolutions": 1, "width": 5, "blocks": 1},
-        vocabulary=500,
+        sizes={"d": 32, "heads": 2, "convolutions": 1, "width": 5, "blocks": 1, "max_tokens": 160},
+        vocabulary=10_000,
     ),
     "full": Preset(settings=Settings(epochs=12, batch_size=32, learning_rate=1e-3, patience=3), vocabulary=10_000),
     # §4.1.2; without its layer dropout and averaged weights.

@@ -164,6 +164,7 @@ def card(network: AttentionUnet, blueprint: Blueprint[AttentionUnetConfig]) -> C
         maps=maps,
         taxonomy=Taxonomy(
             scoring="additive",
+            alignment=("global", "sigmoid"),
             dimensionality="multi-dimensional" if config.by_feature else "single-dimensional",
             query=("self-attentive", "specialised"),
         ),

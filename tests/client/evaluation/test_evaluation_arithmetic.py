@@ -12,8 +12,10 @@ from limelight.evaluation.flow import flow, rollout
 from limelight.evaluation.measures import erasure
 from limelight.evaluation.measures.erasure import without
 from limelight.evaluation.measures.heads import pruned_counts
+from limelight.evaluation.measures.measure import log_lost, moved, probability_of
 from limelight.evaluation.measures.quality import _of_texts, edits, macro_f1, token_f1
 from limelight.evaluation.measures.texts import meteor
+from limelight.evaluation.replies import Reply
 from limelight.evaluation.rows import Box, Span, covered, word_spans
 from limelight.evaluation.samples import Samples
 from limelight.evaluation.statistics import average_precision, interval, mean_interval, rank_correlation, ranks
@@ -103,6 +105,16 @@ def test_quality_by_hand():
     assert edits("a b c".split(), "a x c d".split()) == 2
     assert token_f1(["a", "b"], ["a"]) == pytest.approx(2 / 3) and token_f1([], []) == 1 and token_f1(["a"], []) == 0
     assert macro_f1(np.array(["a", "a", "b"]), np.array(["a", "b", "b"])) == pytest.approx(2 / 3)
+
+
+def test_a_text_moves_by_the_probabilities_of_its_tokens():
+    before, after = (Reply("ab", math.prod(each), None, np.array(each)) for each in ([0.8, 0.5], [0.2, 0.5]))
+    assert moved(before, after) == pytest.approx(0.3) and probability_of(after, before) == pytest.approx(0.1)
+    assert log_lost(before, after) == pytest.approx(math.log(4) / 2)
+    for other in (Reply("a", 0.2, None, np.array([0.2])), Reply("b", 0.1, None)):  # not the same tokens
+        assert all(math.isnan(each(before, other)) for each in (moved, log_lost)) and math.isnan(
+            probability_of(other, before)
+        )
 
 
 def test_meteor_by_hand():

@@ -32,7 +32,7 @@ Words = Sequence[tuple[int, int]]
 
 
 def _lacks(setting: Setting) -> str:
-    if setting.model.task != "classification":
+    if setting.model.task != "classification" and not setting.forces:
         return f"answers of {setting.model.task} have no probabilities by class to compare"
     if _input(setting) is None:
         return "words can be left out of models with one required input that is a text or a document"
@@ -136,10 +136,10 @@ def _add(seen: Sequence[Seen], work: Work) -> None:
     asked, places = [], []
     for each in rows:
         for left_out in each.sets():
-            asked.append((each.seen.row.number, _erased(each, name, left_out)))
+            asked.append((each.seen, _erased(each, name, left_out)))
             places.append((each, left_out))
     replies: dict[int, dict[frozenset[int], Reply]] = {each.seen.row.number: {} for each in rows}
-    for (each, left_out), reply in zip(places, work.replies(asked), strict=True):
+    for (each, left_out), reply in zip(places, work.forced(asked), strict=True):
         if reply is not None:
             replies[each.seen.row.number][left_out] = reply
     for each in rows:
@@ -186,4 +186,5 @@ MEASURE = Measure(
     lacks=_lacks,
     add=_add,
     finish=means(NAME),
+    changes=True,
 )

@@ -30,13 +30,9 @@ def heads_of(maps: Iterable[MapInfo]) -> list[Head]:
 
 def _add(seen: Sequence[Seen], work: Work) -> None:
     heads = heads_of(work.setting.changeable())
-    asked = [
-        (each.row.number, changed(each.row.instance, scale_heads(name, {head: 0})))
-        for each in seen
-        for name, head in heads
-    ]
+    asked = [(each, changed(each.row.instance, scale_heads(name, {head: 0}))) for each in seen for name, head in heads]
     places = [(each, head) for each in seen for head in heads]
-    for (each, (name, head)), reply in zip(places, work.replies(asked), strict=True):
+    for (each, (name, head)), reply in zip(places, work.compared(asked), strict=True):
         if reply is not None:
             drop = each.reply.probability - probability_of(reply, each.reply)
             work.samples.add(NAME, f"{name}:{head}", "probability lost", each.row.number, drop)
@@ -57,7 +53,9 @@ def _finish(work: Work) -> tuple[Iterable[Figure], Iterable[Curve]]:
         return figures, ()
 
     def importance(head: Head) -> float:
-        moves = work.samples.rows(NAME, f"{head[0]}:{head[1]}", "answer moves by")
+        subject = f"{head[0]}:{head[1]}"
+        moves = work.samples.rows(NAME, subject, "answer moves by")
+        moves = moves or work.samples.rows(NAME, subject, "answers changed")
         return float(np.mean([value for row, value in moves.items() if row in ordering] or [0.0]))
 
     by_importance = sorted(heads, key=importance)
@@ -99,4 +97,5 @@ MEASURE = Measure(
     lacks=no_interventions,
     add=_add,
     finish=_finish,
+    changes=True,
 )

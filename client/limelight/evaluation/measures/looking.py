@@ -29,8 +29,8 @@ _SUM = 1e-3
 def _add_uniform(seen: Sequence[Seen], work: Work) -> None:
     for info in work.setting.changeable():
         rows = [each for each in seen if _attends(each, info)]
-        asked = [(each.row.number, changed(each.row.instance, replace(info.name, "uniform"))) for each in rows]
-        for each, reply in zip(rows, work.replies(asked), strict=True):
+        asked = [(each, changed(each.row.instance, replace(info.name, "uniform"))) for each in rows]
+        for each, reply in zip(rows, work.compared(asked), strict=True):
             if reply is not None:
                 add_change(work, "uniform", info.name, each.row, each.reply, reply)
 
@@ -52,7 +52,7 @@ def _add_permuted(seen: Sequence[Seen], work: Work) -> None:
             continue
         rows = [each for each in seen if _attends(each, info)]
         # Equal weights come back as they were applied, and so tell which keys a query may attend to.
-        equal = [changed(each.row.instance, replace(info.name, "uniform")) for each in rows]
+        equal = [work.as_before(each, changed(each.row.instance, replace(info.name, "uniform"))) for each in rows]
         for each, answer in zip(rows, work.asking.attend(equal, [info.name]), strict=True):
             if isinstance(answer, Error):
                 work.failures.append((each.row.number, answer))
@@ -62,6 +62,8 @@ def _add_permuted(seen: Sequence[Seen], work: Work) -> None:
 
 def _permute(seen: Seen, info: MapInfo, equal: NDArray[np.float32], work: Work) -> None:
     weights = seen.answer[info.name].weights
+    if weights.shape != equal.shape:  # a text that ends at the limit of tokens, or is cut into other tokens again
+        return
     # A query that attends to nothing has zeros, which cannot be given.
     queries = np.flatnonzero((np.abs(weights.sum(-1) - 1) < _SUM).all(0))
     weights, allowed = weights[:, queries], equal[:, queries] > 0
@@ -70,8 +72,8 @@ def _permute(seen: Seen, info: MapInfo, equal: NDArray[np.float32], work: Work) 
     others = [permuted(weights, allowed, work.chance) for _ in range(PERMUTATIONS)]
     others += [reversed_order(weights, allowed), equal[:, queries]]
     places = queries.tolist()
-    asked = [(seen.row.number, changed(seen.row.instance, replace(info.name, each, queries=places))) for each in others]
-    replies = work.replies(asked)
+    asked = [(seen, changed(seen.row.instance, replace(info.name, each, queries=places))) for each in others]
+    replies = work.compared(asked)
     distances = [moved(seen.reply, reply) for reply in replies[:PERMUTATIONS] if reply is not None]
     same = [reply.text == seen.reply.text for reply in replies[:PERMUTATIONS] if reply is not None]
     if not distances:
@@ -82,7 +84,7 @@ def _permute(seen: Seen, info: MapInfo, equal: NDArray[np.float32], work: Work) 
     kept = [
         float(jensen_shannon(weights, each).mean())
         for each, reply in zip(others, replies, strict=True)
-        if reply is not None and reply.text == seen.reply.text and moved(seen.reply, reply) <= TOLERANCE
+        if reply is not None and reply.text == seen.reply.text and not moved(seen.reply, reply) > TOLERANCE
     ]
     add("permuted", info.name, "divergence that keeps the answer", number, max(kept, default=0.0))
 
@@ -92,10 +94,12 @@ UNIFORM = Measure(
     title="Equal weights",
     source="Liu et al. 2018, Lee et al. 2017, Wiegreffe and Pinter 2019",
     summary="Each map in turn gets equal weights. Answers that do not change do not depend on where the map looks. "
-    "An answer moves by the total variation distance of the probabilities: 0 to 1.",
+    "An answer moves by the total variation distance of the probabilities: 0 to 1. A text "
+    "moves by the mean difference of the probabilities of its tokens; the log-probability lost is of a token, in nats.",
     lacks=no_interventions,
     add=_add_uniform,
     finish=means("uniform"),
+    changes=True,
 )
 
 PERMUTED = Measure(
@@ -108,4 +112,5 @@ PERMUTED = Measure(
     lacks=_lacks_permuted,
     add=_add_permuted,
     finish=means("permuted"),
+    changes=True,
 )

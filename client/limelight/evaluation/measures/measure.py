@@ -1,14 +1,16 @@
 """The interface of a measure: when it applies, what each row adds, and its figures."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from limelight.attended import Attended
 from limelight.descriptions import MapInfo, Model
 from limelight.errors import Error
-from limelight.evaluation.asking import Asking
+from limelight.evaluation.asking import Asking, forced
 from limelight.evaluation.replies import Reply
 from limelight.evaluation.rows import Row
 from limelight.evaluation.samples import Curve, Figure, Samples
@@ -17,6 +19,8 @@ from limelight.maps import AttentionMap
 from limelight.v1 import values_pb2
 
 NO_LABELS = "the data state no expected answers"
+CHANGING = ("classification", "generation")
+"""Tasks whose answers to changed instances are compared."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,11 @@ class Setting:
     def changeable(self) -> tuple[MapInfo, ...]:
         """Return the maps that take interventions."""
         return tuple(each for each in self.maps if each.interventions)
+
+    @property
+    def forces(self) -> bool:
+        """Whether the model tells the probability of a given text."""
+        return self.model.task == "generation" and bool(self.model.target_input)
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,39 @@ class Work:
             found.append(None if isinstance(reply, Error) else reply)
         return found
 
+    def forced(self, asked: Sequence[tuple[Seen, values_pb2.Instance]]) -> list[Reply | None]:
+        """Return replies to instances; a model that writes texts puts out its first answer again.
+
+        An empty text cannot be put out again: such a reply has no probabilities.
+        """
+        replies = self.replies([(seen.row.number, self.as_before(seen, instance)) for seen, instance in asked])
+        if not self.setting.forces:
+            return replies
+        return [
+            reply if reply is None or seen.reply.text else replace(reply, probability=math.nan, chances=None)
+            for (seen, _), reply in zip(asked, replies, strict=True)
+        ]
+
+    def compared(self, asked: Sequence[tuple[Seen, values_pb2.Instance]]) -> list[Reply | None]:
+        """Return replies to changed instances, None for those that failed.
+
+        A model that writes texts is asked twice, for its answer, and for the probability of its first answer; one to
+        which no text can be given has no probabilities to compare.
+        """
+        replies = self.replies([(seen.row.number, instance) for seen, instance in asked])
+        if not self.setting.forces:
+            return [reply and replace(reply, chances=None) for reply in replies]
+        return [
+            None if free is None or again is None else replace(again, text=free.text)
+            for free, again in zip(replies, self.forced(asked), strict=True)
+        ]
+
+    def as_before(self, seen: Seen, instance: values_pb2.Instance) -> values_pb2.Instance:
+        """Return the instance, for which a model that writes texts puts out its first answer again, if it has one."""
+        if not self.setting.forces or not seen.reply.text:
+            return instance
+        return forced(instance, self.setting.model, seen.reply.text)
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -76,6 +118,7 @@ class Measure:
         lacks: the reason why it cannot be computed; empty if it can.
         add: computes the values of some rows.
         finish: its figures and curves, once all rows are done.
+        changes: whether it compares answers to changed instances.
     """
 
     name: str
@@ -85,6 +128,7 @@ class Measure:
     lacks: Callable[[Setting], str]
     add: Callable[[Sequence[Seen], Work], None]
     finish: Callable[[Work], tuple[Iterable[Figure], Iterable[Curve]]]
+    changes: bool = False
 
 
 def means(name: str) -> Callable[[Work], tuple[Iterable[Figure], Iterable[Curve]]]:
@@ -94,7 +138,7 @@ def means(name: str) -> Callable[[Work], tuple[Iterable[Figure], Iterable[Curve]
 
 def no_interventions(setting: Setting) -> str:
     """Return why attention cannot be changed; empty if it can."""
-    if setting.model.task != "classification":
+    if setting.model.task not in CHANGING:
         return f"answers of {setting.model.task} have no probabilities by class to compare"
     if not setting.changeable():
         return "no map takes interventions; `limelight export --interventions` makes a bundle whose maps do"
@@ -106,23 +150,47 @@ def add_change(work: Work, measure: str, subject: str, row: Row, before: Reply, 
     add = work.samples.add
     add(measure, subject, "answers changed", row.number, float(after.text != before.text))
     add(measure, subject, "answer moves by", row.number, moved(before, after))
+    writes = work.setting.model.task == "generation"
+    if writes:
+        add(measure, subject, "log-probability lost", row.number, log_lost(before, after))
     if row.expected is not None:
         lost = float(before.text == row.expected) - float(after.text == row.expected)
-        add(measure, subject, "accuracy lost", row.number, lost)
+        add(measure, subject, "exact match lost" if writes else "accuracy lost", row.number, lost)
 
 
 def moved(before: Reply, after: Reply) -> float:
-    """Return the total variation distance of two replies' distributions; NaN without distributions."""
-    if before.distribution is None or after.distribution is None:
+    """Return how far a reply is from another, from 0 to 1; NaN where no probabilities are known.
+
+    Of classes: the total variation distance of the distributions. Of a text: the mean over its tokens of the difference
+    of their probabilities, of which the distance of the distributions is never less.
+    """
+    if before.distribution is not None and after.distribution is not None:
+        return total_variation(before.distribution, after.distribution)
+    chances = _of_same_tokens(before, after)
+    return float("nan") if chances is None else float(np.abs(chances[0] - chances[1]).mean())
+
+
+def log_lost(before: Reply, after: Reply) -> float:
+    """Return by how much the log-probability of a token of a text falls, in nats, the mean over its tokens."""
+    chances = _of_same_tokens(before, after)
+    if chances is None:
         return float("nan")
-    return total_variation(before.distribution, after.distribution)
+    first, other = np.log(np.maximum(chances, np.finfo(np.float64).tiny))
+    return float((first - other).mean())
+
+
+def _of_same_tokens(before: Reply, after: Reply) -> NDArray[np.float64] | None:
+    """Return the probabilities [reply, token] of a text that both put out; None where they did not."""
+    if before.chances is None or after.chances is None or before.chances.shape != after.chances.shape:
+        return None
+    return np.stack([before.chances, after.chances])
 
 
 def probability_of(reply: Reply, before: Reply) -> float:
     """Return the probability that a reply gives to the answer of another."""
-    if reply.distribution is None or before.distribution is None:
-        return float("nan")
-    return float(reply.distribution[int(before.distribution.argmax())])
+    if reply.distribution is not None and before.distribution is not None:
+        return float(reply.distribution[int(before.distribution.argmax())])
+    return float("nan") if _of_same_tokens(before, reply) is None else reply.probability
 
 
 def each_map(seen: Seen, maps: Iterable[MapInfo]) -> Iterator[tuple[MapInfo, AttentionMap]]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from limelight.evaluation.asking import forced
 from limelight.evaluation.measures.measure import NO_LABELS, Measure, Seen, Setting, Work
 from limelight.evaluation.measures.texts import are_phones, meteor
 from limelight.evaluation.replies import COMPARED
@@ -34,15 +35,12 @@ def _add(seen: Sequence[Seen], work: Work) -> None:
             overlap = token_f1(each.reply.text.split(), each.row.expected.split())
             work.samples.add(NAME, "", "F1 of words", each.row.number, overlap)
         if work.setting.model.target_input and each.row.expected:
-            forced = type(each.row.instance)()
-            forced.CopyFrom(each.row.instance)
-            forced.inputs[work.setting.model.target_input].text = each.row.expected
-            asked.append((each.row.number, forced))
+            asked.append((each.row.number, forced(each.row.instance, work.setting.model, each.row.expected)))
     if asked:
         for (number, _), reply in zip(asked, work.replies(asked), strict=True):
-            if reply is not None and reply.tokens:
+            if reply is not None and reply.chances is not None:
                 work.samples.add(NAME, "", "log-probability", number, math.log(max(reply.probability, 1e-300)))
-                work.samples.add(NAME, "", "tokens", number, float(reply.tokens))
+                work.samples.add(NAME, "", "tokens", number, float(len(reply.chances)))
 
 
 def token_f1(found: Sequence[str], expected: Sequence[str]) -> float:

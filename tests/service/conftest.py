@@ -31,7 +31,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# Both stay while a process runs tests of this folder: one fixture with parameters would start them again in each module.
+# Both stay while tests of this folder run: one fixture with parameters would start them again in each module.
 @pytest.fixture(scope="package")
 def one_process(repository: Path) -> Iterator[Running]:
     with serving(repository, max_instances=64) as running:

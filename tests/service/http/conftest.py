@@ -8,7 +8,6 @@ import pytest
 
 from tests.kit.serving import Running, free_port, serving
 
-
 LIMITS: dict[str, Any] = {"max_instances": 64, "max_request_bytes": 2**22, "arrival_seconds": 1.0}
 
 

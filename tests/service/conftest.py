@@ -79,7 +79,16 @@ def triton_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("triton")
     python = folder / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT]
+    install = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-compile",
+        REQUIREMENT,
+    ]
     if subprocess.run(install, capture_output=True, timeout=240, check=False).returncode:
         pytest.skip(f"{REQUIREMENT} cannot be installed here")
     return python

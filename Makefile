@@ -2,7 +2,10 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Most modules of the packages are never imported: those that are get compiled when they are first.
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+# Whatever the environment says: without it every process compiles what it imports.
+export PYTHONDONTWRITEBYTECODE :=
 SOURCES := pyproject.toml constraints.txt client/pyproject.toml client/hatch_build.py $(wildcard proto/inference/*.proto proto/limelight/*/*.proto proto/limelight/*/*/*.proto)
 
 .DEFAULT_GOAL := help
@@ -17,10 +20,12 @@ $(VENV)/bin/python:
 
 $(VENV)/serve.stamp: $(SOURCES) | $(VENV)/bin/python
 	$(PIP) --editable '.[serve,http]'
+	@$(BIN)/python -c 'import limelight.cli.commands, service.demo, service.checking.child, service.supervisor.in_process'
 	@touch $@
 
 $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
 	$(PIP) --editable '.[dev]'
+	@$(BIN)/python -c 'import limelight.cli.commands, export, models.training.command, service.supervisor.in_process'
 	@touch $@ $(VENV)/serve.stamp
 
 dev: $(VENV)/dev.stamp  ## Installs what training, exporting and the tests need; serving is part of it.

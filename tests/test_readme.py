@@ -159,9 +159,8 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str, ht
             run(["make", "--dry-run", *command.split()[1:]], checkout, demo)
         elif "tritonclient" in command:
             triton_python()
-        elif command.startswith("pip install"):
-            arguments = [*command.split()[:2], "--dry-run", "--no-deps", *command.split()[2:]]
-            run([sys.executable, "-m", *arguments], checkout, demo)
+        elif command == "pip install ./client":
+            assert (checkout / "client" / "pyproject.toml").exists()  # tests/client/test_client_protobuf.py installs it
         elif command.startswith("npm"):
             installed(checkout)
         elif command.startswith("curl"):

@@ -32,6 +32,9 @@ def main(descriptor: int, idle: float) -> None:
     background(_end_with_parent, "parent").start()
     settle_process()
     connection = Connection(descriptor)
+    runtime()
+    gc.collect()
+    gc.freeze()  # what was imported is not looked through again after every bundle
     try:
         while connection.poll(idle):
             request = Request.from_json(connection.recv_bytes())

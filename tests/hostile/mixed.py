@@ -128,10 +128,10 @@ def told_apart(alone: Mapping[str, list[Numbers]]) -> float:
     return float(apart.sum() / (len(logits) * (len(logits) - 1)))
 
 
-def measure(repository: Path, most: int, callers: int) -> Mixed:
-    """Ask for every row alone, and for all of them together."""
+def measure(repository: Path, most: int, callers: int, different: int = _ROWS) -> Mixed:
+    """Ask for every row alone, and for all of them together. different: rows that are drawn."""
     chance = np.random.default_rng(11)
-    rows = [chance.integers(1, VOCABULARY, chance.integers(*_LENGTHS, endpoint=True)) for _ in range(_ROWS)]
+    rows = [chance.integers(1, VOCABULARY, chance.integers(*_LENGTHS, endpoint=True)) for _ in range(different)]
     with ServerProcess(repository) as server:
         with limelight.Client(server.target) as client:
             alone = {kind: [ask(client, kind, [row])[0] for row in rows] for kind in ASKED}

@@ -51,10 +51,14 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class Work:
-    """What is asked all the while: the message of a call that answers once, and of one that answers with a stream."""
+    """What is asked all the while: the message of a call that answers once, and of one that answers with a stream.
+
+    pause: seconds that a caller waits between two calls.
+    """
 
     predict: bytes
     generate: bytes
+    pause: float = 0.0
 
 
 @dataclass
@@ -160,6 +164,7 @@ async def _predict(channel: grpc.aio.Channel, work: Work, outcome: Outcome, ende
         except grpc.RpcError as error:
             outcome.failed["Predict", error.code().name, error.details()] += 1
         outcome.slowest = max(outcome.slowest, time.monotonic() - before)
+        await asyncio.sleep(work.pause)
 
 
 async def _generate(channel: grpc.aio.Channel, work: Work, outcome: Outcome, ended: asyncio.Event) -> None:
@@ -171,6 +176,7 @@ async def _generate(channel: grpc.aio.Channel, work: Work, outcome: Outcome, end
             outcome.answered["Generate"] += 1
         except grpc.RpcError as error:
             outcome.failed["Generate", error.code().name, error.details()] += 1
+        await asyncio.sleep(work.pause)
 
 
 def described(outcome: Outcome) -> str:

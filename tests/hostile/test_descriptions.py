@@ -191,8 +191,12 @@ def leaves(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             if key not in _TOLD:
                 yield from leaves(value, f"{path}.{key}" if path else key)
     elif isinstance(content, list):
-        for place, value in enumerate(content[:3]):  # of many alike, some
-            yield from leaves(value, f"{path}.{place}")
+        alike = set()
+        for place, value in enumerate(content):
+            said = str([key for key, of_it in value.items() if of_it] if isinstance(value, dict) else type(value))
+            if said not in alike:  # of those that say the same fields, one
+                alike.add(said)
+                yield from leaves(value, f"{path}.{place}")
     else:
         yield path, content
 

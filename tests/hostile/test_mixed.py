@@ -20,7 +20,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_no_row_gets_the_answer_of_another(repository: Path) -> None:
-    found = measure(repository, most=600, callers=3)
+    found = measure(repository, most=600, callers=3, different=60)
     assert found.rows >= 600 and found.mixed == 0
     assert found.told_apart > 0.99 and found.difference < 1e-5
 

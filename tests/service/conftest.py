@@ -31,11 +31,24 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=[0, 2], ids=["one-process", "two-frontends"])
-def running(repository: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
-    """A server for a module's tests, in both topologies."""
-    with serving(repository, max_instances=64, frontends=request.param) as running:
+# Both stay while tests of this folder run: one fixture with parameters would start them again in each module.
+@pytest.fixture(scope="package")
+def one_process(repository: Path) -> Iterator[Running]:
+    with serving(repository, max_instances=64) as running:
         yield running
+
+
+@pytest.fixture(scope="package")
+def two_frontends(repository: Path) -> Iterator[Running]:
+    with serving(repository, max_instances=64, frontends=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["one-process", "two-frontends"])
+def running(request: pytest.FixtureRequest) -> Running:
+    """A server that no test changes, in both topologies."""
+    found: Running = request.getfixturevalue(request.param.replace("-", "_"))
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +79,16 @@ def triton_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("triton")
     python = folder / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT]
+    install = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-compile",
+        REQUIREMENT,
+    ]
     if subprocess.run(install, capture_output=True, timeout=240, check=False).returncode:
         pytest.skip(f"{REQUIREMENT} cannot be installed here")
     return python

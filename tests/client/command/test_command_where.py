@@ -107,19 +107,28 @@ def test_a_terminal_that_lacks_characters_gets_escapes_and_json_stays_json(serve
     assert json.loads(done.stdout)["text"] == "A → 😀"
 
 
-def test_bytes_that_are_not_utf8_are_refused_by_field_and_place(server: Server, tmp_path: Path):
+def test_bytes_that_are_not_utf8_are_refused_by_field_and_place(run: Run, server: Server, tmp_path: Path):
     (tmp_path / "a").write_bytes(b"7 \xe4")
+    # Python gives the byte 0xff of an argument as "\udcff".
+    for words, line in {
+        ("predict", "scribe", "-i", "text=7 \udcff"): r'instances\[0\].inputs\["text"\]: character 2 is half.*',
+        ("predict", "\udcff", "a"): "model.name: character 0 .*",
+        ("attend", "scribe", "a", "--map", "\udcff"): "maps.0.: character 0 .*",
+        ("attend", "scribe", "a", "--group", "\udcff=0:1"): ".*key_groups.*: character 0 .*",
+        ("generate", "echo", "a", "--stop", "\udcff"): "stop.0.: character 0 .*",
+        ("models", "--target", "\udcff"): "target: character 0 .*",
+        (
+            "predict",
+            "scribe",
+            f"@{tmp_path}/a",
+        ): r'instances\[0\].inputs\["text"\]: byte 2 of .*/a \(0xe4\) is not UTF-8',
+        ("models", "--token-file", f"{tmp_path}/a"): "token: byte 2 of .*",
+    }.items():
+        status, _, errors = run(*words)
+        assert status == 1 and re.fullmatch(f"limelight: {line}\n", errors), (words, errors)
     for command, line in {
         r"predict scribe $'7 \xff'": r'instances\[0\].inputs\["text"\]: character 2 is half .* byte 0xff.*',
-        r"predict scribe -i text=$'7 \xff'": r'instances\[0\].inputs\["text"\]: character 2 is half.*',
-        r"predict $'\xff' a": "model.name: character 0 .*",
-        r"attend scribe a --map $'\xff'": "maps.0.: character 0 .*",
-        r"attend scribe a --group $'\xff=0:1'": ".*key_groups.*: character 0 .*",
-        r"generate echo a --stop $'\xff'": "stop.0.: character 0 .*",
-        r"models --target $'\xff'": "target: character 0 .*",
-        f"predict scribe @{tmp_path}/a": r'instances\[0\].inputs\["text"\]: byte 2 of .*/a \(0xe4\) is not UTF-8',
         f"predict scribe - < {tmp_path}/a": r'instances\[0\].inputs\["text"\]: byte 2 of standard input .*',
-        f"models --token-file {tmp_path}/a": "token: byte 2 of .*",
     }.items():
         done = shell(f"limelight {command}", server)
         assert done.returncode == 1 and re.fullmatch(f"limelight: {line}\n", done.stderr), (command, done.stderr)

@@ -1,16 +1,23 @@
-"""One server with HTTP for all tests of this folder, in both topologies."""
+"""Servers with HTTP for all tests of this folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.kit.serving import Running, free_port, serving
 
+LIMITS: dict[str, Any] = {"max_instances": 64, "max_request_bytes": 2**22, "arrival_seconds": 1.0}
 
-@pytest.fixture(scope="package", params=[0, 2], ids=["one-process", "two-frontends"])
-def running(repository: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
-    """A server of small models."""
-    limits = {"max_instances": 64, "max_request_bytes": 2**22, "arrival_seconds": 1.0}
-    with serving(repository, http_port=free_port(), frontends=request.param, **limits) as running:
+
+@pytest.fixture(scope="package")
+def one_process(repository: Path) -> Iterator[Running]:
+    with serving(repository, http_port=free_port(), **LIMITS) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def two_frontends(repository: Path) -> Iterator[Running]:
+    with serving(repository, http_port=free_port(), frontends=2, **LIMITS) as running:
         yield running

@@ -382,12 +382,32 @@ def test_the_key_is_taken_from_the_address_and_the_token_is_not_in_the_page(open
         assert tab.evaluate("JSON.stringify(localStorage)").count(page.key) == 1
 
 
-def test_a_long_text_has_one_head_at_a_time(opened: Opened) -> None:
+def test_a_long_text_is_read_in_windows_and_rows(opened: Opened) -> None:
     tab = opened("model=long&map=encoder.0.self&head=0&in.text=the")
-    text = " ".join(["the cat sat on a mat . dog ran far"] * (LONG // 10 - 1))
-    tab.locator("textarea").fill(text)
+    asked: list[tuple[str, int]] = []
+    tab.on("response", lambda response: asked.append((response.url, int(response.headers["content-length"]))))
+    tab.locator("textarea").fill(" ".join(["the cat sat on a mat . dog ran far"] * (LONG // 10 - 1)))
     tab.keyboard.press("Control+Enter")
-    words(tab, "Queries").nth(LONG - 200).wait_for(timeout=60_000)
-    words(tab, "Queries").nth(30).hover()
-    assert "looks at" in tab.locator(".caption").nth(1).inner_text()
-    assert any(shades(tab))
+    queries, keys = words(tab, "Queries"), words(tab)
+    queries.nth(LONG - 200).wait_for(timeout=60_000)
+    count = queries.count()
+    assert eventually(lambda: any(f"rows=0-{count}&columns=0-{count}&most=1x{count}" in url for url, _ in asked))
+
+    def ask(act: Any) -> str:
+        with tab.expect_response(re.compile("/heads/")) as response:
+            act()
+        return str(response.value.url.partition("?")[2])
+
+    assert ask(queries.nth(31).hover) == f"rows=31-32&columns=0-{count}&most=1x{count}"
+    shown = tab.locator(".caption").nth(1)
+    assert eventually(lambda: "“cat” looks at" in shown.inner_text()) and any(shades(tab))
+    assert not any(shades(tab)[-200:])  # far below what is seen
+    keys.nth(count - 1).scroll_into_view_if_needed()
+    assert eventually(lambda: any(shades(tab)[-200:]))
+    assert ask(keys.nth(count - 2).hover).startswith(f"rows=0-{count}&columns={count - 2}-{count - 1}&")
+    assert eventually(lambda: any(shades(tab, "Queries")))
+    whole = ask(tab.get_by_label("Zoom in").click)
+    assert ask(tab.get_by_label("Zoom in").click) != whole
+    assert "window=" in tab.evaluate("location.hash")
+    # No answer has all weights of a head.
+    assert max(size for _, size in asked) < count * count // 4

@@ -36,9 +36,9 @@ export class Matrix {
     });
   }
 
-  /** Show weights [query, key] of units. window: [first query, end, first key, end], or null for all. */
-  show({ weights, queries, keys, scale }, label, window) {
-    Object.assign(this, { weights, queries, keys, scale });
+  /** Show weights [query, key] of units, or null for those of a head that is kept. window: [first query, end, first key, end], or null for all. */
+  show({ weights, queries, keys, scale, head }, label, window) {
+    Object.assign(this, { weights, queries, keys, scale, head });
     this.canvas.setAttribute("aria-label", `${label}: ${queries.length} queries × ${keys.length} keys`);
     this.whole = [0, queries.length, 0, keys.length];
     const isValid =
@@ -68,7 +68,8 @@ export class Matrix {
   }
 
   /** marked: a query, and the first and the last key of a span; null for none. */
-  draw([query, key, last = key] = [null, null]) {
+  draw(mark = [null, null]) {
+    const [query, key, last = key] = (this.mark = mark);
     const {
       context,
       area: [width, height],
@@ -80,7 +81,8 @@ export class Matrix {
     const { color } = getComputedStyle(this.canvas);
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     context.imageSmoothingEnabled = false;
-    context.drawImage(this.#tile(), x, y, width, height);
+    if (this.weights) context.drawImage(this.#tile(), x, y, width, height);
+    else this.#drawKept(wide, high);
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
     context.fillStyle = context.strokeStyle = color;
@@ -104,6 +106,48 @@ export class Matrix {
     context.strokeRect(x + (from - left) * wide, y, (to - from) * wide, height);
   }
 
+  /** Draw the last window that arrived where it lies, and fetch the one that is shown. */
+  #drawKept(wide, high) {
+    const { context, window, area, left: x, top: y } = this;
+    const made = [this.head, this.scale, theme(), ...window, ...area];
+    if (!made.every((each, place) => each === this.made?.[place])) {
+      this.made = made;
+      this.fetching?.abort();
+      this.fetching = new AbortController();
+      const [columns, rows] = this.#pixels();
+      this.head.window(window, [rows, columns], this.fetching.signal).then(
+        (means) => {
+          this.tile = this.#picture(columns, rows, (row, column) => [means[row * columns + column], 1]);
+          this.drawn = window;
+          this.draw(this.mark);
+        },
+        () => (this.made = null), // asked for again with the next drawing
+      );
+    }
+    if (!this.tile) return;
+    const [first, end, left, right] = this.drawn;
+    context.save();
+    context.beginPath();
+    context.rect(x, y, ...area);
+    context.clip();
+    context.drawImage(
+      this.tile,
+      x + (left - window[2]) * wide,
+      y + (first - window[0]) * high,
+      (right - left) * wide,
+      (end - first) * high,
+    );
+    context.restore();
+  }
+
+  /** Columns and rows of the window's picture. */
+  #pixels() {
+    const [first, end, left, right] = this.window;
+    return this.area.map((size, place) =>
+      Math.min(place ? end - first : right - left, Math.ceil(size * (globalThis.devicePixelRatio || 1))),
+    );
+  }
+
   /** The window as a picture, made anew only where something of it has changed: pointing redraws the frame alone. */
   #tile() {
     const made = [this.weights, this.scale, theme(), ...this.window, ...this.area];
@@ -117,28 +161,34 @@ export class Matrix {
   /** Paint a pixel for each cell, or for several their mean where there are more cells than pixels. */
   #paint() {
     const [first, end, left, right] = this.window;
-    const [columns, rows] = this.area.map((size, place) =>
-      Math.min(place ? end - first : right - left, Math.ceil(size * (globalThis.devicePixelRatio || 1))),
-    );
+    const [columns, rows] = this.#pixels();
+    const sizes = Int32Array.from(this.keys, (each) => each.end - each.begin);
+    return this.#picture(columns, rows, (row, column) => {
+      const [top, bottom] = cut(first, end, row, rows);
+      const [from, to] = cut(left, right, column, columns);
+      let [sum, count, size] = [0, 0, 0];
+      for (let query = top; query < bottom; query += 1) {
+        for (let key = from; key < to; key += 1) {
+          const weight = this.weights[query * sizes.length + key];
+          if (Number.isNaN(weight)) continue;
+          sum += weight;
+          count += 1;
+          size += sizes[key];
+        }
+      }
+      return [sum / count, size / count];
+    });
+  }
+
+  /** meanOf(row, column): the mean weight of a pixel, NaN for none, and of how many tokens it is. */
+  #picture(columns, rows, meanOf) {
     const image = new ImageData(columns, rows);
     const table = colourTable(theme());
-    const sizes = Int32Array.from(this.keys, (each) => each.end - each.begin);
     for (let row = 0; row < rows; row += 1) {
-      const [top, bottom] = cut(first, end, row, rows);
       for (let column = 0; column < columns; column += 1) {
-        const [from, to] = cut(left, right, column, columns);
-        let [sum, count, size] = [0, 0, 0];
-        for (let query = top; query < bottom; query += 1) {
-          for (let key = from; key < to; key += 1) {
-            const weight = this.weights[query * sizes.length + key];
-            if (Number.isNaN(weight)) continue;
-            sum += weight;
-            count += 1;
-            size += sizes[key];
-          }
-        }
-        if (!count) continue;
-        const place = placeOf(this.scale.strength(sum / count, size / count));
+        const [mean, size] = meanOf(row, column);
+        if (Number.isNaN(mean)) continue;
+        const place = placeOf(this.scale.strength(mean, size));
         image.data.set([table[place], table[place + 1], table[place + 2], 255], (row * columns + column) * 4);
       }
     }

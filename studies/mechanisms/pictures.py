@@ -26,10 +26,18 @@ CONTROLS: Mapping[str, Mapping[str, Any]] = {
     FROZEN: {"color": GREY, "marker": "x", "s": 28},
 }
 # Text stays text, and the same figures give the same file.
-STYLE = {"svg.fonttype": "none", "svg.hashsalt": "limelight", "font.size": 9, "grid.color": "#d0d0d0"}
+STYLE: Mapping[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "limelight",
+    "font.size": 9,
+    "font.sans-serif": ["DejaVu Sans"],
+    "grid.color": "#d0d0d0",
+}
 SHADES = matplotlib.colormaps["Blues"]
 Points = Sequence[tuple[float, float]]
 _COORDINATES = re.compile(r'(?<= )(?:d|x|y|transform)="[^"]*"')
+_PATH = re.compile(r'(?<= d=")[^"]*')
+_BLANK = re.compile(r"\.0+(?=\D)| ?([A-Za-z]) ?")
 _STYLE = re.compile(r' style="([^"]*)"')
 _NAMED = re.compile(r'<g id="[^"]*">\n')
 _TURNED = re.compile(r' transform="rotate\(-0 [^"]*\)"')  # by nothing
@@ -59,6 +67,7 @@ def compact(svg: str) -> str:
     """
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = _COORDINATES.sub(lambda found: _FRACTION.sub(_rounded, " ".join(found[0].split())), svg)
+    svg = _PATH.sub(lambda found: _BLANK.sub(r"\1", found[0]), svg)
     shared = [style for style, number in Counter(_STYLE.findall(svg)).items() if number > 1]
     classes = {style: f"s{place}" for place, style in enumerate(shared)}
     svg = _STYLE.sub(lambda found: f' class="{classes[found[1]]}"' if found[1] in classes else found[0], svg)

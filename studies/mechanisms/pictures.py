@@ -36,6 +36,7 @@ STYLE: Mapping[str, Any] = {
 SHADES = matplotlib.colormaps["Blues"]
 Points = Sequence[tuple[float, float]]
 _COORDINATES = re.compile(r'(?<= )(?:d|x|y|transform)="[^"]*"')
+_IDS = re.compile(r"(?<=[#\"])[mp][0-9a-f]{10}(?=[\")])")
 _PATH = re.compile(r'(?<= d=")[^"]*')
 _BLANK = re.compile(r"\.0+(?=\D)| ?([A-Za-z]) ?")
 _STYLE = re.compile(r' style="([^"]*)"')
@@ -68,6 +69,8 @@ def compact(svg: str) -> str:
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = _COORDINATES.sub(lambda found: _FRACTION.sub(_rounded, " ".join(found[0].split())), svg)
     svg = _PATH.sub(lambda found: _BLANK.sub(r"\1", found[0]), svg)
+    ids = {name: f"i{place}" for place, name in enumerate(dict.fromkeys(_IDS.findall(svg)))}
+    svg = _IDS.sub(lambda found: ids[found[0]], svg)
     shared = [style for style, number in Counter(_STYLE.findall(svg)).items() if number > 1]
     classes = {style: f"s{place}" for place, style in enumerate(shared)}
     svg = _STYLE.sub(lambda found: f' class="{classes[found[1]]}"' if found[1] in classes else found[0], svg)

@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from export.pipeline import export_model
 from limelight.cli import main
 from limelight.security import Security
-from tests.kit.serving import eventually
+from tests.kit import small
+from tests.kit.serving import eventually, free_port, serving
 from tests.view.conftest import LONG, Opened, page_of
 from tests.view.hostile import MARKUP, REQUESTS, hostile
 
@@ -145,7 +147,7 @@ def test_a_link_opens_the_same_view(opened: Opened) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_theme_follows_the_system_and_the_choice_of_a_person(opened: Opened, theme: str) -> None:
-    tab = opened("model=tiny&map=pool", color_scheme=theme)
+    tab = opened("model=tiny&map=pool&in.text=the cat sat", color_scheme=theme)
     background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (background == "rgb(255, 255, 255)") is (theme == "light")
     before = shades(tab)
@@ -366,7 +368,7 @@ def test_a_copy_for_any_web_server_has_the_answers_to_the_examples(opened: Opene
         for model in ("tiny", "paper", "echo", "web", "picture"):
             tab = opened(f"model={model}", address=address)
             assert tab.locator(".thumb").count() and not tab.locator(".problem:visible").count()
-        tab = opened("model=tiny&map=pool", address=address)
+        tab = opened("model=tiny&map=pool&example=1", address=address)
         assert any(shades(tab))
         tab.locator("textarea").fill("a new text")
         tab.keyboard.press("Control+Enter")
@@ -411,3 +413,22 @@ def test_a_long_text_is_read_in_windows_and_rows(opened: Opened) -> None:
     assert "window=" in tab.evaluate("location.hash")
     # No answer has all weights of a head.
     assert max(size for _, size in asked) < count * count // 4
+
+
+def test_each_kind_of_the_zoo_has_its_picture(opened: Opened, tmp_path: Path) -> None:
+    for name in ("memn2n", "sagan"):
+        export_model(small.trained(name), tmp_path)
+    with serving(tmp_path, http_port=free_port()) as running, page_of(running.server.http_url[7:]) as page:
+        # A document of sentences, which another input stands beside, is sent as its example has it.
+        tab = opened("model=memn2n", server=page)
+        assert words(tab).all_inner_texts() == ["A cat sat", "It rains"]
+        first, second = (each.bounding_box() for each in words(tab).all())
+        assert second["y"] - first["y"] < 1.5 * first["height"]  # no empty line between them
+        tab.get_by_label("document").fill("It rains")
+        tab.keyboard.press("Control+Enter")
+        assert eventually(lambda: words(tab).all_inner_texts() == ["It rains"])
+        assert not any(shades(tab))  # there is no other place to look at
+        drawn = opened("model=sagan", server=page).locator("canvas.drawn")
+        assert "numbers from" in (drawn.get_attribute("aria-label") or "")
+        colours = drawn.evaluate("c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]")
+        assert {0, 255} <= set(colours[::4]) and len(set(colours[::4])) > 8

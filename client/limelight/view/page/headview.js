@@ -71,10 +71,12 @@ export class HeadView {
   }
 
   #matrix() {
+    const note = element("span", { class: "hint" });
     this.matrix = new Matrix(Math.max(260, Math.min(760, this.root.clientWidth - 8)), {
       hover: (query, key) => this.#hover(query, key),
       pin: (query, key) => this.#pin(query, key),
       window: (window) => this.#change({ window }),
+      note: (text) => note.replaceChildren(text),
     });
     const button = (text, label, onclick) =>
       element("button", { type: "button", class: "chip", "aria-label": label, onclick }, text);
@@ -88,6 +90,7 @@ export class HeadView {
         button("−", "Zoom out", () => this.matrix.zoom(1.4)),
         button("All", "Show the whole map", () => this.matrix.reset()),
         element("span", { class: "hint" }, HELP),
+        note,
       ),
       element("div", { class: "scroll" }, this.matrix.canvas),
     );

@@ -42,7 +42,7 @@ export function readMap(message, axes) {
     isNested, // keys lie in queries: words in sentences
     isShare,
     // The weight of an entry if all that a query can look at had the same, on average; null for what is no share.
-    equal: isShare && !isNested && columns > 1 && present ? (heads.length * rows) / present : null,
+    equal: isShare && !isNested && present ? (heads.length * rows) / present : null,
   };
 }
 

@@ -2,7 +2,7 @@
 
 import { element, sharpen, theme } from "./dom.js";
 import { MARK, shortened, visible } from "./panels.js";
-import { colourTable, placeOf } from "./scale.js";
+import { colourTable, number, placeOf, Scale } from "./scale.js";
 
 const LETTER = 6; // pixels of a label's letter
 const MOST_LETTERS = 13;
@@ -12,7 +12,8 @@ const MOST_NAMED = 20; // units that have labels without numbers on any screen
 const MOST_HEIGHT = 560;
 
 export class Matrix {
-  /** on: { hover(query, key) with units or nulls, pin(query, key), window(window) after zoom or pan }. */
+  /** on: { hover(query, key) with units or nulls, pin(query, key), window(window) after zoom or pan,
+   *  note(text) on the colours of a pooled window }. */
   constructor(width, on) {
     Object.assign(this, { width, on, cell: [null, null] });
     this.canvas = element("canvas", {
@@ -94,7 +95,7 @@ export class Matrix {
     for (const [text, place] of labels(this.keys, left, right, wide)) {
       context.save();
       context.translate(x + place, y - 5);
-      context.rotate(-1.2);
+      if (text.length > 1) context.rotate(-1.2);
       context.fillText(text, 0, 0);
       context.restore();
     }
@@ -117,7 +118,10 @@ export class Matrix {
       const [columns, rows] = this.#pixels();
       this.head.window(window, [rows, columns], this.fetching.signal).then(
         (means) => {
-          this.tile = this.#picture(columns, rows, (row, column) => [means[row * columns + column], 1]);
+          const [down, across] = [(window[1] - window[0]) / rows, (window[3] - window[2]) / columns];
+          const scale = down * across > 1 ? this.#pooledScale(means, down, across) : this.scale;
+          if (scale === this.scale) this.on.note("");
+          this.tile = this.#picture(columns, rows, (row, column) => [means[row * columns + column], 1], scale);
           this.drawn = window;
           this.draw(this.mark);
         },
@@ -138,6 +142,15 @@ export class Matrix {
       (end - first) * high,
     );
     context.restore();
+  }
+
+  /** Means of many weights are all near the equal one: they have a scale of their own, which the note tells. */
+  #pooledScale(means, down, across) {
+    const largest = means.reduce((most, each) => Math.max(most, each), 0);
+    const size = `${number(down)} × ${number(across)}`;
+    this.on.note(` A pixel is the mean of ${size} weights; the strongest colour is ${number(largest)}.`);
+    const { equal } = this.head.map;
+    return Object.assign(new Scale({ largest, signed: false, equal, log: this.scale.log }), { high: largest });
   }
 
   /** Columns and rows of the window's picture. */
@@ -181,14 +194,14 @@ export class Matrix {
   }
 
   /** meanOf(row, column): the mean weight of a pixel, NaN for none, and of how many tokens it is. */
-  #picture(columns, rows, meanOf) {
+  #picture(columns, rows, meanOf, scale = this.scale) {
     const image = new ImageData(columns, rows);
     const table = colourTable(theme());
     for (let row = 0; row < rows; row += 1) {
       for (let column = 0; column < columns; column += 1) {
         const [mean, size] = meanOf(row, column);
         if (Number.isNaN(mean)) continue;
-        const place = placeOf(this.scale.strength(mean, size));
+        const place = placeOf(scale.strength(mean, size));
         image.data.set([table[place], table[place + 1], table[place + 2], 255], (row * columns + column) * 4);
       }
     }

@@ -102,7 +102,7 @@ class WordsPanel extends Panel {
         this.observer.observe(block);
       }
       block.append(
-        input === owner ? (place ? unit.gap : "") : element("div", { class: "part" }, (owner = input)),
+        input === owner ? (place && axis.kind !== "sentences" ? unit.gap : "") : element("div", { class: "part" }, (owner = input)),
         span,
       );
       return span;

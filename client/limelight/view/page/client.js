@@ -143,7 +143,8 @@ function path({ name, version }) {
 
 async function failure(response) {
   try {
-    return (await response.json()).error.message;
+    // People know an input by its name, not by its path in the request.
+    return (await response.json()).error.message.replace(/instances\[0\]\.inputs\["(.*?)"\][.\w]*/g, "$1");
   } catch {
     return `The server answered with HTTP status ${response.status}.`;
   }

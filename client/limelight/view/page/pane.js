@@ -30,10 +30,7 @@ export class Pane {
     this.root = part.root;
     options(
       part.model,
-      models.map((each) => [
-        modelKey(each),
-        `${modelKey(each)} – ${isReady(each) ? (each.title ?? "") : stateOf(each)}`,
-      ]),
+      models.map((each) => [modelKey(each), nameOf(each)]),
     );
     options(part.strategy, Object.entries(STRATEGIES));
     part.model.onchange = () => this.select({ ...this.#display(), model: part.model.value });
@@ -350,6 +347,12 @@ function isReady({ state }) {
 
 function stateOf({ state }) {
   return state.replace("MODEL_STATE_", "").toLowerCase();
+}
+
+/** A version with its title, where that says more; or with its state. */
+function nameOf(status) {
+  const more = isReady(status) ? status.title : stateOf(status);
+  return more && more !== status.model.name ? `${modelKey(status)} – ${more}` : modelKey(status);
 }
 
 /** The name of a version in an address: the default version has the name of the model alone. */

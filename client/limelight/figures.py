@@ -164,7 +164,7 @@ def figures(
 def _equal(one: DisplayedMap, weights_of_rows: dict[str, Weights]) -> float | None:
     """Return the weight of each key if all had the same; None for values that are no shares of a whole."""
     each = one.map
-    if each.quantity != "weights" or each.signed or not each.normalised or len(each.key) < 2:
+    if each.quantity != "weights" or each.signed or not each.normalised or not len(each.key):
         return None
     if each.key.parent and each.key.parent == each.query.name and len(each.key.parents):
         own = weights_of_rows.get(each.query.name)

@@ -239,9 +239,9 @@ def read_label_sets(
     """
     found = {message.name: _read(message) for message in messages}
     known = {**(shared or {}), **found}
-    source = _source(instance)
     for name, labels in found.items():
         if labels.kind == "sentences":
+            source = _source(instance, labels.inputs)
             children = [other for other in known.values() if other.parent == name]
             found[name] = known[name] = replace(labels, labels=_sentence_texts(labels, source, children))
     for name, labels in found.items():
@@ -311,11 +311,13 @@ def _numbered_labels(name: str, kind: str, size: int, grid: Grid | None) -> tupl
     return tuple(f"{noun} {index}" for index in range(size))
 
 
-def _source(instance: values_pb2.Instance | None) -> str | Sequence[str] | None:
-    """Return the only text of an instance, or its sentences; None for no text or several."""
+def _source(instance: values_pb2.Instance | None, inputs: Sequence[str]) -> str | Sequence[str] | None:
+    """Return the text of an input, or its sentences; without its name the only text, None for no text or several."""
     texts: list[str | Sequence[str]] = []
     values: Mapping[str, values_pb2.Value] = instance.inputs if instance is not None else {}
-    for value in values.values():
+    for name, value in values.items():
+        if name not in (inputs or values):
+            continue
         kind = value.WhichOneof("kind")
         if kind == "text":
             texts.append(value.text)

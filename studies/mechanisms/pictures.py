@@ -26,16 +26,19 @@ CONTROLS: Mapping[str, Mapping[str, Any]] = {
     FROZEN: {"color": GREY, "marker": "x", "s": 28},
 }
 # Text stays text, and the same figures give the same file.
-STYLE = {
+STYLE: Mapping[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "limelight",
     "font.size": 9,
-    "font.sans-serif": ["DejaVu Sans", "sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"],
     "grid.color": "#d0d0d0",
 }
 SHADES = matplotlib.colormaps["Blues"]
 Points = Sequence[tuple[float, float]]
 _COORDINATES = re.compile(r'(?<= )(?:d|x|y|transform)="[^"]*"')
+_IDS = re.compile(r"(?<=[#\"])[mp][0-9a-f]{10}(?=[\")])")
+_PATH = re.compile(r'(?<= d=")[^"]*')
+_BLANK = re.compile(r"\.0+(?=\D)| ?([A-Za-z]) ?")
 _STYLE = re.compile(r' style="([^"]*)"')
 _NAMED = re.compile(r'<g id="[^"]*">\n')
 _TURNED = re.compile(r' transform="rotate\(-0 [^"]*\)"')  # by nothing
@@ -60,11 +63,14 @@ def save(figure: Figure, file: Path) -> None:
 def compact(svg: str) -> str:
     """Write a drawing in fewer bytes, such that it looks the same.
 
-    Coordinates have a tenth of a point, those of markers a hundredth. A path is on one line without letters that go
-    without saying, nothing is indented, and styles that elements share are classes. Groups that say nothing go.
+    Coordinates have a tenth of a point, those of markers a hundredth. A path is on one line, nothing is indented, and
+    styles that elements share are classes. Groups that say nothing go.
     """
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = _COORDINATES.sub(lambda found: _FRACTION.sub(_rounded, _joined(found[0])), svg)
+    svg = _COORDINATES.sub(lambda found: _FRACTION.sub(_rounded, " ".join(found[0].split())), svg)
+    svg = _PATH.sub(lambda found: _BLANK.sub(r"\1", found[0]), svg)
+    ids = {name: f"i{place}" for place, name in enumerate(dict.fromkeys(_IDS.findall(svg)))}
+    svg = _IDS.sub(lambda found: ids[found[0]], svg)
     shared = [style for style, number in Counter(_STYLE.findall(svg)).items() if number > 1]
     classes = {style: f"s{place}" for place, style in enumerate(shared)}
     svg = _STYLE.sub(lambda found: f' class="{classes[found[1]]}"' if found[1] in classes else found[0], svg)
@@ -76,14 +82,9 @@ def compact(svg: str) -> str:
     return svg
 
 
-def _joined(coordinates: str) -> str:
-    line = " ".join(coordinates.split())
-    return line if " C " in line or " Q " in line else line.replace(" L ", " ")  # a move goes on as lines
-
-
 def _rounded(number: re.Match[str]) -> str:
     value = float(number[0])
-    return f"{value:.1f}".removesuffix(".0") if abs(value) >= 10 else f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def tasks(found: Sequence[Standings]) -> Figure:
@@ -181,7 +182,7 @@ def mean_entropy(row: Row) -> Points:
 
 
 def decided(found: Sequence[Standings]) -> str:
-    """The picture of entropies in words: the final entropies of those with most right answers."""
+    """What the picture of entropies shows: how decided those are in the end that have most right answers."""
     ends = {
         each.task.name: each.best.figures["entropy"]
         for each in found

@@ -270,6 +270,7 @@ CHILDREN = attention.LabelSet(
         # Offsets count code points: the emoji is one.
         ({"document": "Ça 🙂. Oui."}, ("Ça 🙂", " Oui")),
         ({"document": ["First.", "Second."]}, ("First.", "Second.")),
+        ({"question": "Who?", "document": ["First.", "Second."]}, ("First.", "Second.")),
         # Cut to the model's limits: the first ones are left.
         ({"document": ["First.", "Second.", "Third."]}, ("First.", "Second.")),
         ({"title": "one", "body": "two"}, ("Ça", "va !")),
@@ -277,7 +278,9 @@ CHILDREN = attention.LabelSet(
     ],
 )
 def test_sentences_are_named_by_their_text(inputs: dict, texts: tuple[str, ...]):
-    found = read_label_sets([SENTENCES, CHILDREN], to_instance(inputs))
+    named = attention.LabelSet(inputs=["document"] if "question" in inputs else [])
+    named.MergeFrom(SENTENCES)
+    found = read_label_sets([named, CHILDREN], to_instance(inputs))
     assert found["sentences"].labels == texts
 
 

@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from export.pipeline import export_model
 from limelight.cli import main
 from limelight.security import Security
-from tests.kit.serving import eventually
+from tests.kit import small
+from tests.kit.serving import eventually, free_port, serving
 from tests.view.conftest import LONG, Opened, page_of
 from tests.view.hostile import MARKUP, REQUESTS, hostile
 
@@ -145,7 +147,7 @@ def test_a_link_opens_the_same_view(opened: Opened) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_theme_follows_the_system_and_the_choice_of_a_person(opened: Opened, theme: str) -> None:
-    tab = opened("model=tiny&map=pool", color_scheme=theme)
+    tab = opened("model=tiny&map=pool&in.text=the cat sat", color_scheme=theme)
     background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (background == "rgb(255, 255, 255)") is (theme == "light")
     before = shades(tab)
@@ -304,7 +306,7 @@ def test_what_the_server_refuses_is_told(opened: Opened) -> None:
     tab.locator("textarea").fill("the " * 300)
     tab.get_by_role("button", name="Run").click()
     tab.locator(".problem").wait_for()
-    assert "500" in tab.locator(".problem").inner_text()
+    assert "500" in (problem := tab.locator(".problem").inner_text()) and problem.startswith("text ")
     tab.errors.clear()  # Chromium reports the status of the answer
     assert "no model nothing" in opened("model=nothing").locator(".problem").inner_text()
 
@@ -366,7 +368,7 @@ def test_a_copy_for_any_web_server_has_the_answers_to_the_examples(opened: Opene
         for model in ("tiny", "paper", "echo", "web", "picture"):
             tab = opened(f"model={model}", address=address)
             assert tab.locator(".thumb").count() and not tab.locator(".problem:visible").count()
-        tab = opened("model=tiny&map=pool", address=address)
+        tab = opened("model=tiny&map=pool&example=1", address=address)
         assert any(shades(tab))
         tab.locator("textarea").fill("a new text")
         tab.keyboard.press("Control+Enter")
@@ -382,12 +384,51 @@ def test_the_key_is_taken_from_the_address_and_the_token_is_not_in_the_page(open
         assert tab.evaluate("JSON.stringify(localStorage)").count(page.key) == 1
 
 
-def test_a_long_text_has_one_head_at_a_time(opened: Opened) -> None:
+def test_a_long_text_is_read_in_windows_and_rows(opened: Opened) -> None:
     tab = opened("model=long&map=encoder.0.self&head=0&in.text=the")
-    text = " ".join(["the cat sat on a mat . dog ran far"] * (LONG // 10 - 1))
-    tab.locator("textarea").fill(text)
+    asked: list[tuple[str, int]] = []
+    tab.on("response", lambda response: asked.append((response.url, int(response.headers["content-length"]))))
+    tab.locator("textarea").fill(" ".join(["the cat sat on a mat . dog ran far"] * (LONG // 10 - 1)))
     tab.keyboard.press("Control+Enter")
-    words(tab, "Queries").nth(LONG - 200).wait_for(timeout=60_000)
-    words(tab, "Queries").nth(30).hover()
-    assert "looks at" in tab.locator(".caption").nth(1).inner_text()
-    assert any(shades(tab))
+    queries, keys = words(tab, "Queries"), words(tab)
+    queries.nth(LONG - 200).wait_for(timeout=60_000)
+    count = queries.count()
+    assert eventually(lambda: any(f"rows=0-{count}&columns=0-{count}&most=1x{count}" in url for url, _ in asked))
+
+    def ask(act: Any) -> str:
+        with tab.expect_response(re.compile("/heads/")) as response:
+            act()
+        return str(response.value.url.partition("?")[2])
+
+    assert ask(queries.nth(31).hover) == f"rows=31-32&columns=0-{count}&most=1x{count}"
+    shown = tab.locator(".caption").nth(1)
+    assert eventually(lambda: "“cat” looks at" in shown.inner_text()) and any(shades(tab))
+    assert not any(shades(tab)[-200:])  # far below what is seen
+    keys.nth(count - 1).scroll_into_view_if_needed()
+    assert eventually(lambda: any(shades(tab)[-200:]))
+    assert ask(keys.nth(count - 2).hover).startswith(f"rows=0-{count}&columns={count - 2}-{count - 1}&")
+    assert eventually(lambda: any(shades(tab, "Queries")))
+    whole = ask(tab.get_by_label("Zoom in").click)
+    assert ask(tab.get_by_label("Zoom in").click) != whole
+    assert "window=" in tab.evaluate("location.hash")
+    # No answer has all weights of a head.
+    assert max(size for _, size in asked) < count * count // 4
+
+
+def test_each_kind_of_the_zoo_has_its_picture(opened: Opened, tmp_path: Path) -> None:
+    for name in ("memn2n", "sagan"):
+        export_model(small.trained(name), tmp_path)
+    with serving(tmp_path, http_port=free_port()) as running, page_of(running.server.http_url[7:]) as page:
+        # A document of sentences, which another input stands beside, is sent as its example has it.
+        tab = opened("model=memn2n", server=page)
+        assert words(tab).all_inner_texts() == ["A cat sat", "It rains"]
+        first, second = (each.bounding_box() for each in words(tab).all())
+        assert second["y"] - first["y"] < 1.5 * first["height"]  # no empty line between them
+        tab.get_by_label("document").fill("It rains")
+        tab.keyboard.press("Control+Enter")
+        assert eventually(lambda: words(tab).all_inner_texts() == ["It rains"])
+        assert not any(shades(tab))  # there is no other place to look at
+        drawn = opened("model=sagan", server=page).locator("canvas.drawn")
+        assert "numbers from" in (drawn.get_attribute("aria-label") or "")
+        colours = drawn.evaluate("c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]")
+        assert {0, 255} <= set(colours[::4]) and len(set(colours[::4])) > 8

@@ -108,7 +108,7 @@ def _check_columns(file: Path, names: Sequence[str], model: Model) -> None:
         if not set(there) & set(names):
             columns = ", ".join(map(repr, names)) or "none"
             what = f"{file} has no column {each.name!r}, an input of {model.name!r}"
-            raise CommandError(f"{what}; its columns are {columns}")
+            raise CommandError(f"{what}; its columns are {columns}: name the one that has it {each.name!r}")
 
 
 def instance_of(row: Any, model: Model, folder: Path) -> values_pb2.Instance:

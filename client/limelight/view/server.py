@@ -10,15 +10,17 @@ import ipaddress
 import json
 import re
 import secrets
+import select
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
-from socket import AF_INET, AF_INET6
+from socket import AF_INET, AF_INET6, MSG_PEEK
 from typing import Any
 
+from limelight.view.heads import HeadError, Heads
 from limelight.view.upstream import Upstream
 
 KEY_HEADER = "X-Limelight-Key"
@@ -37,6 +39,10 @@ _CALLS = {
     "GET": re.compile(rf"/v1/models|{_MODEL}"),
     "POST": re.compile(rf"{_MODEL}:(?:predict|attend|attendStream|generate)"),
 }
+# Heads of long inputs, which the page's own server keeps: a GET with a window, a POST to keep one.
+_WINDOW = re.compile(
+    r"/heads/([0-9a-f]{64})\?rows=(\d{1,9})-(\d{1,9})&columns=(\d{1,9})-(\d{1,9})&most=(\d{1,9})x(\d{1,9})"
+)
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@]+)(?::\d{1,5})?")
 # Headers that are passed on; others are between two neighbours only.
 _SENT = ("Accept", "Content-Type", "X-Request-Timeout")
@@ -62,6 +68,7 @@ class PageServer(ThreadingHTTPServer):
         self.address_family = AF_INET6 if ":" in host else AF_INET
         super().__init__((host, port), _Handler)
         self.upstream = upstream
+        self.heads = Heads(upstream)
         self.host = host.lower()
         self.key = secrets.token_urlsafe(16) if upstream.has_identity or not _is_loopback(host) else ""
 
@@ -132,11 +139,21 @@ class _Handler(BaseHTTPRequestHandler):
                 self._check_caller()
                 self._pass_on(body)
                 return
+            if (self.command, self.path) == ("POST", "/heads"):
+                self._check_caller()
+                self._keep_head(body)
+                return
+            if self.command == "GET" and (window := _WINDOW.fullmatch(self.path)):
+                self._check_caller()
+                self._send_window(window)
+                return
             file = page_files().get(self.path.partition("?")[0])
             if self.command != "GET" or file is None:
                 raise _RefusedError(404, "NOT_FOUND", "there is nothing at this path")
             self._send(200, *file)
-        except _RefusedError as error:
+        except ConnectionAbortedError:
+            self.close_connection = True
+        except (_RefusedError, HeadError) as error:
             told = {"code": error.status, "status": error.name, "message": str(error)}
             self._send(error.status, "application/json", json.dumps({"error": told}).encode())
 
@@ -170,6 +187,28 @@ class _Handler(BaseHTTPRequestHandler):
         key = self.server.key.encode()
         if key and not secrets.compare_digest(self.headers.get(KEY_HEADER, "").encode(), key):
             raise _RefusedError(403, "PERMISSION_DENIED", "the key is wrong: open the address that was printed")
+
+    def _keep_head(self, body: bytes) -> None:
+        """Stream a head from the server, and tell its name."""
+        try:
+            wanted = json.loads(body)
+            model, request = str(wanted["model"]), wanted["request"]
+        except (ValueError, KeyError, TypeError):
+            model, request = "", None
+        if not re.fullmatch(_MODEL, model):
+            raise _RefusedError(400, "INVALID_ARGUMENT", "a head is asked for with the path of its model and a request")
+        name, head = self.server.heads.keep(model, request, self._has_left)
+        told = {"name": name, "shape": head.values.shape, "largest": head.largest}
+        self._send(200, "application/json", json.dumps(told).encode())
+
+    def _has_left(self) -> bool:
+        readable, _, _ = select.select([self.connection], [], [], 0)
+        return bool(readable) and not self.connection.recv(1, MSG_PEEK)
+
+    def _send_window(self, window: re.Match[str]) -> None:
+        first, end, left, right, rows, columns = map(int, window.groups()[1:])
+        found = self.server.heads.get(window[1]).window((first, end), (left, right), (rows, columns))
+        self._send(200, "application/octet-stream", found.tobytes())
 
     def _pass_on(self, body: bytes) -> None:
         """Send a call on, and its answer back as it arrives."""

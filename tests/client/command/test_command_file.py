@@ -129,7 +129,7 @@ def test_csv_and_tsv_have_columns_by_name(run: Run, tmp_path: Path, picture: Pat
             "a.csv",
             "txet\na\n",
             (),
-            "has no column 'text', an input of 'echo'; its columns are 'txet'\n",
+            "has no column 'text', an input of 'echo'; its columns are 'txet': name the one that has it 'text'\n",
         ),
         ("a.csv", "", (), "its columns are none"),
         ("a.csv", "text\n\xff", (), "is not a table of UTF-8"),

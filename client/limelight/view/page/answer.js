@@ -56,10 +56,7 @@ function resultOf(result, axes, chosen, onchoose) {
     (result.sequences && sequences(result.sequences.sequences ?? [], chosen, onchoose)) ??
     (result.tagging && tags(result.tagging, axes)) ??
     (result.spans && spans(result.spans)) ??
-    (result.regression &&
-      (result.regression.numbers ?? []).map((each) =>
-        element("p", { class: "headline" }, `${each.name ?? ""}: ${number(each.value ?? 0)} ${each.unit ?? ""}`),
-      )) ??
+    (result.regression && numbers(result.regression.numbers ?? [])) ??
     (result.boxes && boxes(result.boxes.boxes ?? [])) ??
     (result.embedding && [
       element("p", {}, `A vector of ${result.embedding.vector?.shape?.join(" × ") ?? 0} numbers.`),
@@ -111,6 +108,26 @@ function tags(tagging, axes) {
     );
   });
   return [element("p", { class: "tags" }, ...chips, total > MOST_TAGS ? ` and ${total - MOST_TAGS} more` : "")];
+}
+
+/** Numbers with their names; those of rows and columns as the picture that a model draws: the least black, the largest white. */
+function numbers(found) {
+  const places = found.map(({ name }) => /^row (\d+), column (\d+)$/.exec(name ?? "")?.slice(1).map(Number));
+  if (!found.length || !places.every(Boolean))
+    return found.map((each) =>
+      element("p", { class: "headline" }, `${each.name ?? ""}: ${number(each.value ?? 0)} ${each.unit ?? ""}`),
+    );
+  const [rows, columns] = [0, 1].map((axis) => Math.max(...places.map((each) => each[axis])));
+  const values = found.map((each) => each.value ?? 0);
+  const [least, largest] = [Math.min(...values), Math.max(...values)];
+  const label = `${rows} × ${columns} numbers from ${number(least)}, black, to ${number(largest)}, white`;
+  const canvas = element("canvas", { class: "drawn", width: columns, height: rows, role: "img", "aria-label": label });
+  const context = canvas.getContext("2d");
+  places.forEach(([row, column], at) => {
+    context.fillStyle = `rgb(${Array(3).fill((255 * (values[at] - least)) / (largest - least || 1))})`;
+    context.fillRect(column - 1, row - 1, 1, 1);
+  });
+  return [canvas, element("p", { class: "hint" }, label)];
 }
 
 function spans({ spans: found = [], noneProbability }) {

@@ -30,6 +30,8 @@ export class Axis {
       }
       return [...this.grid.leading, ...cells];
     }
+    const sentences = this.kind === "sentences" && this.sources.get(`${this.inputs[0]}.sentences`);
+    if (sentences?.length >= this.size) return sentences.slice(0, this.size);
     if (this.kind === "sentences" && this.starts.length) {
       const source = this.sources.get(this.inputs[0]);
       if (source) return this.starts.map((start, place) => source.slice(start, this.ends[place]).join(""));
@@ -116,6 +118,7 @@ export function sourcesOf(inputs) {
   for (const [name, value] of Object.entries(inputs)) {
     if (value.text !== undefined) sources.set(name, Array.from(value.text));
     if (value.document?.text !== undefined) sources.set(name, Array.from(value.document.text));
+    if (value.document?.sentences) sources.set(`${name}.sentences`, value.document.sentences.texts);
     if (value.pair) {
       sources.set(`${name}.first`, Array.from(value.pair.first ?? ""));
       sources.set(`${name}.second`, Array.from(value.pair.second ?? ""));

@@ -40,6 +40,19 @@ export class Client {
     return { maps: [], prediction: answer.predictions[0] };
   }
 
+  /** Let the page's own server keep a head of a long input: { name, largest }. request: of AttendStream. */
+  async keep(model, request, signal) {
+    const response = await this.#send("POST", "/heads", { model: path(model), request }, "application/json", signal);
+    return response.json();
+  }
+
+  /** Means of a window of a head that is kept: [row, column], of at most so many. */
+  async window(name, [first, end, left, right], [rows, columns], signal) {
+    const where = `/heads/${name}?rows=${first}-${end}&columns=${left}-${right}&most=${rows}x${columns}`;
+    const response = await this.#send("GET", where, undefined, BYTES, signal);
+    return new Float32Array(await response.arrayBuffer());
+  }
+
   /** Events of a generation: [name, message]. */
   async *generate(model, request, signal) {
     const response = await this.#send("POST", `${path(model)}:generate`, request, "text/event-stream", signal);
@@ -80,7 +93,7 @@ export class Client {
       throw new Problem("The page's own server does not answer: is `limelight view` still running?");
     }
     if (response.ok) return response;
-    throw new Problem(await failure(response));
+    throw Object.assign(new Problem(await failure(response)), { status: response.status });
   }
 }
 
@@ -130,7 +143,8 @@ function path({ name, version }) {
 
 async function failure(response) {
   try {
-    return (await response.json()).error.message;
+    // People know an input by its name, not by its path in the request.
+    return (await response.json()).error.message.replace(/instances\[0\]\.inputs\["(.*?)"\][.\w]*/g, "$1");
   } catch {
     return `The server answered with HTTP status ${response.status}.`;
   }

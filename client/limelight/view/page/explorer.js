@@ -160,7 +160,7 @@ export class Explorer {
     const { k, joined, to } = this.state;
     if (!this.head || (k ?? null) === null) return null;
     const { key } = this.head.map;
-    const units = key.units({ joined, special: true });
+    const units = key.units({ joined: joined && !this.head.isKept, special: true });
     const [first, last] = [k, to ?? k].map((entry) => units.find(({ begin, end }) => entry >= begin && entry < end));
     return first && last ? { axis: key.name, begin: first.begin, end: last.end } : null;
   }
@@ -179,7 +179,7 @@ export class Explorer {
     const quantity = offered.includes(this.state.quantity) ? this.state.quantity : "";
     Object.assign(this.state, { map: name, head: index, quantity, ...(!isAlike && UNPINNED) });
     try {
-      const { map, levels } = await answer.load(info, index, quantity);
+      const { map, levels, kept } = await answer.load(info, index, quantity);
       const { state } = this;
       if (this.answer !== answer || state.map !== name || state.head !== index || state.quantity !== quantity) return;
       const names = Array.from({ length: count }, (_, each) => [
@@ -188,7 +188,7 @@ export class Explorer {
       ]);
       options(part.head, [...(count > 1 ? [["", `mean of ${count} heads`]] : []), ...names]);
       part.head.value = index ?? "";
-      part.head.disabled = count === 1;
+      part.head.parentElement.hidden = count === 1;
       part.map.value = name;
       options(
         part.quantity,
@@ -198,7 +198,7 @@ export class Explorer {
       part.quantity.parentElement.hidden = offered.length === 1;
       part.summary.textContent = info.summary ?? "";
       this.levels = levels;
-      this.head = new Head(map, map.heads.length === 1 ? 0 : index);
+      this.head = kept ?? new Head(map, map.heads.length === 1 ? 0 : index);
       part.maps.hidden = false;
       this.#showHead();
       // The buttons stay, and with them the focus, where their numbers do.
@@ -214,8 +214,8 @@ export class Explorer {
     const { map } = this.head;
     const axes = [map.query, map.key];
     const isUseful = {
-      joined: axes.some((each) => each.words.length),
-      special: axes.some((each) => each.special.some(Boolean)),
+      joined: !this.head.isKept && axes.some((each) => each.words.length),
+      special: !this.head.isKept && axes.some((each) => each.special.some(Boolean)),
       log: !map.signed,
     };
     for (const [name, box] of Object.entries(this.flags)) {

@@ -22,8 +22,10 @@ export class HeadView {
   show(head, options, { picture, objects, levels }) {
     Object.assign(this, { head, options, picture, objects, levels, hovered: {} });
     const { map } = head;
-    this.queries = map.query.units(options);
-    this.keys = map.key.units(options);
+    // Windows of a head that is kept are of single entries.
+    const shown = head.isKept ? { joined: false, special: true } : options;
+    this.queries = map.query.units(shown);
+    this.keys = map.key.units(shown);
     if (!this.queries.length || !this.keys.length) {
       // There are special tokens only: they are shown after all.
       [this.queries, this.keys] = [map.query, map.key].map((each) => each.units({ joined: false, special: true }));
@@ -69,10 +71,12 @@ export class HeadView {
   }
 
   #matrix() {
+    const note = element("span", { class: "hint" });
     this.matrix = new Matrix(Math.max(260, Math.min(760, this.root.clientWidth - 8)), {
       hover: (query, key) => this.#hover(query, key),
       pin: (query, key) => this.#pin(query, key),
       window: (window) => this.#change({ window }),
+      note: (text) => note.replaceChildren(text),
     });
     const button = (text, label, onclick) =>
       element("button", { type: "button", class: "chip", "aria-label": label, onclick }, text);
@@ -86,6 +90,7 @@ export class HeadView {
         button("−", "Zoom out", () => this.matrix.zoom(1.4)),
         button("All", "Show the whole map", () => this.matrix.reset()),
         element("span", { class: "hint" }, HELP),
+        note,
       ),
       element("div", { class: "scroll" }, this.matrix.canvas),
     );
@@ -132,8 +137,8 @@ export class HeadView {
     if (this.nested) {
       this.#legend(this.nested.paintLevels(head, this.levels, (products) => this.#scaleOf(products), number));
     } else {
-      this.weights = unitWeights(head, this.queries, keys);
-      this.scale = this.#scaleOf(this.weights);
+      this.weights = head.isKept ? null : unitWeights(head, this.queries, keys);
+      this.scale = this.#scaleOf(this.weights ?? [head.largest]);
       const mean = head.mean();
       this.means = keys.map((each) => weightOf(each, mean, head.map.signed));
       this.meanScale = head.map.rows === 1 ? this.scale : this.#scaleOf(this.means);
@@ -147,7 +152,7 @@ export class HeadView {
       this.#tellNested();
       return;
     }
-    const { options, queries, keys } = this;
+    const { head, options, queries, keys } = this;
     const unitOf = (units, entry) => {
       const found = entry === null ? -1 : units.findIndex(({ begin, end }) => entry >= begin && entry < end);
       return found < 0 ? null : found;
@@ -156,6 +161,15 @@ export class HeadView {
     const isPinned = pinned.query !== null || pinned.key !== null;
     const { query = null, key = null } = isPinned ? pinned : this.hovered;
     const span = this.#span(key, isPinned);
+    const arrival = head.isKept && head.fetch(query, span);
+    if (arrival) {
+      arrival.then(
+        (isWanted) => isWanted && this.head === head && this.#show(),
+        (error) => (this.readout.textContent = error.message),
+      );
+      this.matrix?.draw([query, key, span?.last]);
+      return;
+    }
     if (this.graph) this.#showGraph(query ?? key);
     else this.#showPanels(query, key, span);
     this.matrix?.draw([query, key, span?.last]);
@@ -226,7 +240,8 @@ export class HeadView {
     let text = "";
     if (span) {
       const count = this.keys.length;
-      const weights = row === null ? this.means : this.weights.subarray(row * count, (row + 1) * count);
+      const weights = row === null ? this.means : (this.weights?.subarray(row * count, (row + 1) * count) ?? this.head.row(row));
+      if (!weights) return; // another row is fetched
       const chosen = weights.slice(span.first, span.last + 1);
       const weight = chosen.reduce((sum, each) => sum + each, 0) / (map.signed ? chosen.length : 1);
       const times = map.equal && weight > 0 ? `, ${number(weight / map.equal / (span.end - span.begin))} × equal` : "";

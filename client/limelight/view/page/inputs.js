@@ -12,7 +12,11 @@ export class InputForm {
   constructor(root, description, onrun, onproblem) {
     this.description = description;
     this.fields = (description.inputs ?? []).map((each) => new Field(each, onrun, onproblem));
-    for (const each of this.fields) each.rate = this.#rateOf(each.name);
+    for (const each of this.fields) {
+      each.rate = this.#rateOf(each.name);
+      const known = (description.examples ?? []).map(({ inputs }) => inputs?.[each.name]?.document);
+      if (known.some((one) => one?.sentences)) each.takeSentences();
+    }
     this.onrun = onrun;
     this.example = null;
     const optional = this.fields.filter((each) => each.isOptional);
@@ -112,6 +116,12 @@ class Field {
       label.append(...this.areas);
     }
     this.root = element("div", { class: "field" }, label);
+  }
+
+  /** Send a document as the model's examples have it: as sentences, a line each. */
+  takeSentences() {
+    this.isOfSentences = true;
+    this.areas[0].before(element("span", { class: "hint" }, " One sentence a line."));
   }
 
   #area(part, onrun) {
@@ -217,7 +227,7 @@ class Field {
       case "text":
         return { text: first };
       case "document":
-        return { document: { text: first } };
+        return { document: this.isOfSentences ? { sentences: { texts: linesOf(first) } } : { text: first } };
       default:
         return { [this.kind]: parsed(this.name, first) };
     }
@@ -243,6 +253,11 @@ class Field {
     });
     return found;
   }
+}
+
+/** The sentences of a document for a model that takes them apart from each other: its lines. */
+function linesOf(text) {
+  return text.split("\n").filter((each) => each.trim());
 }
 
 function parsed(name, text) {

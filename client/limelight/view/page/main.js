@@ -81,11 +81,14 @@ function showDifference() {
     a.map.columns === b.map.columns &&
     a.map.isNested === b.map.isNested &&
     a.map.key.kind === b.map.key.kind;
-  at("difference-note").textContent = isSame
+  const isKept = a.isKept || b.isKept;
+  at("difference-note").textContent = isKept
+    ? "Heads of texts this long are shown beside each other without their difference."
+    : isSame
     ? "The weights of the first minus those of the second: blue where the first looks more, orange where it looks less. Words are those of the first."
     : `There is no difference of these maps: one is ${a.map.rows} × ${a.map.columns}, the other ${b.map.rows} × ${b.map.columns}.`;
   at("difference-view").replaceChildren();
-  if (!isSame) return;
+  if (!isSame || isKept) return;
   const map = {
     ...a.map,
     heads: [0],

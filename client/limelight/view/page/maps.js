@@ -42,7 +42,7 @@ export function readMap(message, axes) {
     isNested, // keys lie in queries: words in sentences
     isShare,
     // The weight of an entry if all that a query can look at had the same, on average; null for what is no share.
-    equal: isShare && !isNested && columns > 1 && present ? (heads.length * rows) / present : null,
+    equal: isShare && !isNested && present ? (heads.length * rows) / present : null,
   };
 }
 
@@ -156,13 +156,14 @@ export function unitWeights(head, queries, keys) {
 
 /** What a query unit looks at: [key], the mean of its entries. */
 export function meanRow(head, { begin, end }) {
-  if (end - begin === 1) return head.row(begin);
+  if (end - begin === 1 || head.isKept) return head.row(begin);
   const rows = Array.from({ length: end - begin }, (_, place) => head.row(begin + place));
   return rows[0].map((_, key) => rows.reduce((sum, row) => sum + row[key], 0) / rows.length);
 }
 
 /** What looks at a key unit: [query], the sum of its entries; for signed values their mean. */
 export function sumColumn(head, { begin, end }) {
+  if (head.isKept) return head.sumColumn({ begin, end });
   const columns = Array.from({ length: end - begin }, (_, place) => head.column(begin + place));
   return columns[0].map(
     (_, query) => columns.reduce((sum, column) => sum + column[query], 0) / (head.map.signed ? columns.length : 1),

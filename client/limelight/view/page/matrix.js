@@ -2,7 +2,7 @@
 
 import { element, sharpen, theme } from "./dom.js";
 import { MARK, shortened, visible } from "./panels.js";
-import { colourTable, placeOf } from "./scale.js";
+import { colourTable, number, placeOf, Scale } from "./scale.js";
 
 const LETTER = 6; // pixels of a label's letter
 const MOST_LETTERS = 13;
@@ -12,7 +12,8 @@ const MOST_NAMED = 20; // units that have labels without numbers on any screen
 const MOST_HEIGHT = 560;
 
 export class Matrix {
-  /** on: { hover(query, key) with units or nulls, pin(query, key), window(window) after zoom or pan }. */
+  /** on: { hover(query, key) with units or nulls, pin(query, key), window(window) after zoom or pan,
+   *  note(text) on the colours of a pooled window }. */
   constructor(width, on) {
     Object.assign(this, { width, on, cell: [null, null] });
     this.canvas = element("canvas", {
@@ -36,9 +37,9 @@ export class Matrix {
     });
   }
 
-  /** Show weights [query, key] of units. window: [first query, end, first key, end], or null for all. */
-  show({ weights, queries, keys, scale }, label, window) {
-    Object.assign(this, { weights, queries, keys, scale });
+  /** Show weights [query, key] of units, or null for those of a head that is kept. window: [first query, end, first key, end], or null for all. */
+  show({ weights, queries, keys, scale, head }, label, window) {
+    Object.assign(this, { weights, queries, keys, scale, head });
     this.canvas.setAttribute("aria-label", `${label}: ${queries.length} queries × ${keys.length} keys`);
     this.whole = [0, queries.length, 0, keys.length];
     const isValid =
@@ -68,7 +69,8 @@ export class Matrix {
   }
 
   /** marked: a query, and the first and the last key of a span; null for none. */
-  draw([query, key, last = key] = [null, null]) {
+  draw(mark = [null, null]) {
+    const [query, key, last = key] = (this.mark = mark);
     const {
       context,
       area: [width, height],
@@ -80,7 +82,8 @@ export class Matrix {
     const { color } = getComputedStyle(this.canvas);
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     context.imageSmoothingEnabled = false;
-    context.drawImage(this.#tile(), x, y, width, height);
+    if (this.weights) context.drawImage(this.#tile(), x, y, width, height);
+    else this.#drawKept(wide, high);
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
     context.fillStyle = context.strokeStyle = color;
@@ -92,7 +95,7 @@ export class Matrix {
     for (const [text, place] of labels(this.keys, left, right, wide)) {
       context.save();
       context.translate(x + place, y - 5);
-      context.rotate(-1.2);
+      if (text.length > 1) context.rotate(-1.2);
       context.fillText(text, 0, 0);
       context.restore();
     }
@@ -102,6 +105,60 @@ export class Matrix {
     if (key === null || last < left || key >= right) return;
     const [from, to] = [Math.max(key, left), Math.min(last + 1, right)];
     context.strokeRect(x + (from - left) * wide, y, (to - from) * wide, height);
+  }
+
+  /** Draw the last window that arrived where it lies, and fetch the one that is shown. */
+  #drawKept(wide, high) {
+    const { context, window, area, left: x, top: y } = this;
+    const made = [this.head, this.scale, theme(), ...window, ...area];
+    if (!made.every((each, place) => each === this.made?.[place])) {
+      this.made = made;
+      this.fetching?.abort();
+      this.fetching = new AbortController();
+      const [columns, rows] = this.#pixels();
+      this.head.window(window, [rows, columns], this.fetching.signal).then(
+        (means) => {
+          const [down, across] = [(window[1] - window[0]) / rows, (window[3] - window[2]) / columns];
+          const scale = down * across > 1 ? this.#pooledScale(means, down, across) : this.scale;
+          if (scale === this.scale) this.on.note("");
+          this.tile = this.#picture(columns, rows, (row, column) => [means[row * columns + column], 1], scale);
+          this.drawn = window;
+          this.draw(this.mark);
+        },
+        () => (this.made = null), // asked for again with the next drawing
+      );
+    }
+    if (!this.tile) return;
+    const [first, end, left, right] = this.drawn;
+    context.save();
+    context.beginPath();
+    context.rect(x, y, ...area);
+    context.clip();
+    context.drawImage(
+      this.tile,
+      x + (left - window[2]) * wide,
+      y + (first - window[0]) * high,
+      (right - left) * wide,
+      (end - first) * high,
+    );
+    context.restore();
+  }
+
+  /** Means of many weights are all near the equal one: they have a scale of their own, which the note tells. */
+  #pooledScale(means, down, across) {
+    const largest = means.reduce((most, each) => Math.max(most, each), 0);
+    const size = `${number(down)} × ${number(across)}`;
+    this.on.note(` A pixel is the mean of ${size} weights; the strongest colour is ${number(largest)}.`);
+    const { equal } = this.head.map;
+    return Object.assign(new Scale({ largest, signed: false, equal, log: this.scale.log }), { high: largest });
+  }
+
+  /** Columns and rows of the window's picture. */
+  #pixels() {
+    const [first, end, left, right] = this.window;
+    return this.area.map((size, place) =>
+      Math.min(place ? end - first : right - left, Math.ceil(size * (globalThis.devicePixelRatio || 1))),
+    );
   }
 
   /** The window as a picture, made anew only where something of it has changed: pointing redraws the frame alone. */
@@ -117,28 +174,34 @@ export class Matrix {
   /** Paint a pixel for each cell, or for several their mean where there are more cells than pixels. */
   #paint() {
     const [first, end, left, right] = this.window;
-    const [columns, rows] = this.area.map((size, place) =>
-      Math.min(place ? end - first : right - left, Math.ceil(size * (globalThis.devicePixelRatio || 1))),
-    );
+    const [columns, rows] = this.#pixels();
+    const sizes = Int32Array.from(this.keys, (each) => each.end - each.begin);
+    return this.#picture(columns, rows, (row, column) => {
+      const [top, bottom] = cut(first, end, row, rows);
+      const [from, to] = cut(left, right, column, columns);
+      let [sum, count, size] = [0, 0, 0];
+      for (let query = top; query < bottom; query += 1) {
+        for (let key = from; key < to; key += 1) {
+          const weight = this.weights[query * sizes.length + key];
+          if (Number.isNaN(weight)) continue;
+          sum += weight;
+          count += 1;
+          size += sizes[key];
+        }
+      }
+      return [sum / count, size / count];
+    });
+  }
+
+  /** meanOf(row, column): the mean weight of a pixel, NaN for none, and of how many tokens it is. */
+  #picture(columns, rows, meanOf, scale = this.scale) {
     const image = new ImageData(columns, rows);
     const table = colourTable(theme());
-    const sizes = Int32Array.from(this.keys, (each) => each.end - each.begin);
     for (let row = 0; row < rows; row += 1) {
-      const [top, bottom] = cut(first, end, row, rows);
       for (let column = 0; column < columns; column += 1) {
-        const [from, to] = cut(left, right, column, columns);
-        let [sum, count, size] = [0, 0, 0];
-        for (let query = top; query < bottom; query += 1) {
-          for (let key = from; key < to; key += 1) {
-            const weight = this.weights[query * sizes.length + key];
-            if (Number.isNaN(weight)) continue;
-            sum += weight;
-            count += 1;
-            size += sizes[key];
-          }
-        }
-        if (!count) continue;
-        const place = placeOf(this.scale.strength(sum / count, size / count));
+        const [mean, size] = meanOf(row, column);
+        if (Number.isNaN(mean)) continue;
+        const place = placeOf(scale.strength(mean, size));
         image.data.set([table[place], table[place + 1], table[place + 2], 255], (row * columns + column) * 4);
       }
     }

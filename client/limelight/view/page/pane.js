@@ -6,6 +6,7 @@ import { Problem } from "./client.js";
 import { element, options } from "./dom.js";
 import { Explorer } from "./explorer.js";
 import { bytesOf, InputForm } from "./inputs.js";
+import { KeptHead } from "./kepthead.js";
 import { Head, levelAbove, readMap } from "./maps.js";
 import { makePanel } from "./panels.js";
 import { Scale } from "./scale.js";
@@ -13,6 +14,8 @@ import { Scale } from "./scale.js";
 const THUMBNAIL_SIZE = 64;
 // Weights of one answer: all heads of a map up to this, else the open head alone, and as bytes.
 const MOST_WEIGHTS = 2 ** 20;
+// A head of more weights is kept by the page's server, and read in windows.
+const MOST_OF_A_HEAD = 2 ** 22;
 const HYPOTHESES = 3;
 const STRATEGIES = { "": "the most probable", STRATEGY_SAMPLE: "sampled", STRATEGY_BEAM: "of beam search" };
 
@@ -27,10 +30,7 @@ export class Pane {
     this.root = part.root;
     options(
       part.model,
-      models.map((each) => [
-        modelKey(each),
-        `${modelKey(each)} – ${isReady(each) ? (each.title ?? "") : stateOf(each)}`,
-      ]),
+      models.map((each) => [modelKey(each), nameOf(each)]),
     );
     options(part.strategy, Object.entries(STRATEGIES));
     part.model.onchange = () => this.select({ ...this.#display(), model: part.model.value });
@@ -158,10 +158,13 @@ export class Pane {
       const { maps } = description;
       const encoding = maps.some((each) => each.signed) ? "ENCODING_FLOAT32" : "ENCODING_UINT8";
       this.answer = maps.length
-        ? await this.#attend({ pool: { size: THUMBNAIL_SIZE, reduction: "POOL_REDUCTION_MEAN" }, encoding }, signal)
+        ? await this.#attend({ pool: { size: THUMBNAIL_SIZE, reduction: "POOL_REDUCTION_MEAN" }, encoding }, signal).catch(
+            (error) => this.#withoutMaps(error, signal),
+          )
         : await this.client.predict(this.chosen, this.request, signal, this.form.example);
       part.origin.textContent =
-        originOf(this.answer.prediction) + (maps.length ? "" : ". This model has no attention maps.");
+        originOf(this.answer.prediction) + (maps.length ? "" : ". This model has no attention maps.") +
+        (this.answer.isWithoutThumbnails ? ". The text is too long for pictures of all heads: choose one under Head." : "");
       this.picture = await pictureOf(inputs);
       signal.throwIfAborted();
       await this.#showAnswer(signal, isSelected);
@@ -170,6 +173,13 @@ export class Pane {
     }
     if (this.controller.signal === signal) this.root.removeAttribute("aria-busy");
     this.onchange();
+  }
+
+  /** The answer to a text whose maps, all heads of them, are more than the server computes at once. */
+  async #withoutMaps(error, signal) {
+    if (error.status !== 413 || !this.client.keep) throw error;
+    const { maps, ...answer } = await this.#attend({ selections: [{ queries: [0] }] }, signal);
+    return { ...answer, maps: [], isWithoutThumbnails: maps.length > 0 };
   }
 
   /** Show the answer that is here, with the maps of the text that is chosen. keeps: what is pinned stays so. */
@@ -248,6 +258,11 @@ export class Pane {
     const size = (name) => this.axes.get(name)?.size ?? 1;
     const isLarge = size(info.queryLabels) * size(info.keyLabels) * (info.heads ?? 1) > MOST_WEIGHTS;
     const key = [info.name, quantity, isLarge && index].join(" ");
+    const isKept =
+      size(info.queryLabels) * size(info.keyLabels) > MOST_OF_A_HEAD &&
+      !(quantity || info.signed || info.features || info.form === "MAP_FORM_EDGES") &&
+      this.client.keep;
+    if (isKept && !this.loaded.has(key)) this.loaded.set(key, await this.#keep(info, index, signal));
     if (!this.loaded.has(key)) {
       const above = levelAbove(this.description, info);
       const { sequence } = this;
@@ -279,6 +294,40 @@ export class Pane {
     return this.loaded.get(key);
   }
 
+  /** Open a head of a long text. */
+  async #keep(info, index, signal) {
+    const [query, key] = [info.queryLabels, info.keyLabels].map((name) => this.axes.get(name));
+    const [rows, columns] = [query.size, key.size];
+    this.part.origin.dataset.waiting = `Fetching a head of ${rows} × ${columns} weights …`;
+    try {
+      const attention = {
+        selections: [{ names: [info.name], heads: index === null ? [] : [index] }],
+        reduceHeads: index === null ? "HEAD_REDUCTION_MEAN" : undefined,
+        encoding: "ENCODING_UINT8",
+      };
+      const { name, largest } = await this.client.keep(this.chosen, { ...this.request, attention }, signal);
+      const window = (...wanted) => this.client.window(name, ...wanted);
+      const map = {
+        name: info.name,
+        heads: [index ?? 0],
+        isMean: index === null,
+        total: info.heads ?? 1,
+        query,
+        key,
+        rows,
+        columns,
+        signed: false,
+        headNames: info.headLabels ? this.axes.get(info.headLabels)?.texts : undefined,
+        isNested: false,
+        isShare: Boolean(info.normalised),
+        equal: info.normalised ? 1 / columns : null,
+      };
+      return { map, levels: null, kept: await new KeptHead(map, index, largest, window).open(signal) };
+    } finally {
+      delete this.part.origin.dataset.waiting;
+    }
+  }
+
   get head() {
     return this.explorer.head;
   }
@@ -298,6 +347,12 @@ function isReady({ state }) {
 
 function stateOf({ state }) {
   return state.replace("MODEL_STATE_", "").toLowerCase();
+}
+
+/** A version with its title, where that says more; or with its state. */
+function nameOf(status) {
+  const more = isReady(status) ? status.title : stateOf(status);
+  return more && more !== status.model.name ? `${modelKey(status)} – ${more}` : modelKey(status);
 }
 
 /** The name of a version in an address: the default version has the name of the model alone. */

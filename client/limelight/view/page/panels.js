@@ -14,6 +14,9 @@ const MORE = "10, 132, 255";
 const LESS = "255, 122, 0";
 // Less than this is noise, which would shade every word.
 const FAINT = 0.02;
+// A text of more words than this is shaded as far as it is seen, so many words at a time.
+const MANY = 2000;
+const BLOCK = 200;
 
 /** Make the panel of an axis. picture: of the instance, as ImageBitmap, or null. */
 export function makePanel(axis, units, label, picture) {
@@ -80,25 +83,49 @@ class WordsPanel extends Panel {
     let owner;
     this.drawn = [];
     this.marked = [];
+    // Of a long text, the words that are seen are shaded; others as they come into sight.
+    this.seen = new Set();
+    this.observer =
+      units.length > MANY &&
+      new IntersectionObserver((entries) =>
+        entries.forEach(({ target, isIntersecting }) => {
+          if (!isIntersecting) this.seen.delete(target);
+          else this.#tint(this.seen.add(target) && target);
+        }),
+      );
+    let block = this.root;
     this.spans = units.map((unit, place) => {
       const span = unitSpan(unit.text, place, unit.special);
       const input = axis.inputs.length > 1 ? axis.inputOf(unit.begin) : undefined;
-      this.root.append(
-        input === owner ? (place ? unit.gap : "") : element("div", { class: "part" }, (owner = input)),
+      if (this.observer && place % BLOCK === 0) {
+        this.root.append((block = element("span", { "data-first": place })));
+        this.observer.observe(block);
+      }
+      block.append(
+        input === owner ? (place && axis.kind !== "sentences" ? unit.gap : "") : element("div", { class: "part" }, (owner = input)),
         span,
       );
       return span;
     });
   }
 
-  paint(weights, scale, marked, sizes, last = marked) {
+  /** Shade the words of a block of a long text; of all of another. */
+  #tint(block) {
+    const first = Number(block.dataset.first ?? 0);
+    const end = block === this.root ? this.spans.length : Math.min(this.spans.length, first + BLOCK);
     const colours = theme();
-    this.spans.forEach((span, place) => {
-      const strength = weights ? Math.round(128 * scale.strength(weights[place], sizes?.[place])) / 128 : 0;
+    for (let place = first; place < end; place += 1) {
+      const strength = this.strength(place);
       const state = `${colours}${strength}`;
-      if (this.drawn[place] !== state) tint(span, strength);
+      if (this.drawn[place] !== state) tint(this.spans[place], strength);
       this.drawn[place] = state;
-    });
+    }
+  }
+
+  paint(weights, scale, marked, sizes, last = marked) {
+    this.strength = (place) =>
+      weights ? Math.round(128 * scale.strength(weights[place], sizes?.[place])) / 128 : 0;
+    for (const each of this.observer ? this.seen : [this.root]) this.#tint(each);
     for (const each of this.marked) each.classList.remove("marked");
     this.marked = this.spans.slice(marked ?? this.spans.length, (last ?? -1) + 1);
     for (const each of this.marked) each.classList.add("marked");

@@ -130,9 +130,8 @@ async function pngOf(pane) {
 function jsonOf(pane) {
   const { head } = pane;
   const { map } = head;
-  const rows = Array.from({ length: map.rows }, (_, query) =>
-    Array.from(head.row(query), (each) => (Number.isNaN(each) ? null : each)),
-  );
+  const numbers = (row) => Array.from(row, (each) => (Number.isNaN(each) ? null : each));
+  const rows = Array.from({ length: map.rows }, (_, query) => query);
   return JSON.stringify(
     {
       model: pane.answer.prediction.provenance?.model,
@@ -142,7 +141,13 @@ function jsonOf(pane) {
       head: head.index === null ? "mean" : map.heads[head.index],
       queries: map.query.texts,
       keys: map.key.texts,
-      weights: rows,
+      // Of a long text, the mean over queries, and the rows that were looked at last.
+      ...(head.isKept
+        ? {
+            mean: numbers(head.mean()),
+            rows: Object.fromEntries(rows.flatMap((query) => (head.row(query) ? [[query, numbers(head.row(query))]] : []))),
+          }
+        : { weights: rows.map((query) => numbers(head.row(query))) }),
     },
     null,
     1,

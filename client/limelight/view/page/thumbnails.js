@@ -110,7 +110,7 @@ function draw({ map, index }, log) {
   const scale = new Scale({
     largest,
     signed: map.signed,
-    equal: map.isShare && keys > 1 && !map.isNested ? 1 / keys : null,
+    equal: map.isShare && !map.isNested ? 1 / keys : null,
     log,
   });
   // One row over a grid is laid out as the grid.

@@ -18,6 +18,7 @@ from benchmarks.awake import AWAKE
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 _TRIED = ROOT / "build" / "benchmarks-results"
+_DIGITS = 5  # significant ones that a number is kept with: nothing is measured more exactly
 
 
 def read(file: Path) -> Any:
@@ -27,9 +28,22 @@ def read(file: Path) -> Any:
 
 
 def write(file: Path, content: Any) -> None:
-    """Write a record; the same content gives the same bytes."""
+    """Write a record, numbers with five significant digits; the same content gives the same bytes."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(lzma.compress(json.dumps(content, ensure_ascii=False).encode(), preset=9 | lzma.PRESET_EXTREME))
+    data = json.dumps(_rounded(content), ensure_ascii=False).encode()
+    file.write_bytes(lzma.compress(data, preset=9 | lzma.PRESET_EXTREME))
+
+
+def _rounded(content: Any) -> Any:
+    match content:
+        case float():
+            return float(f"{content:.{_DIGITS}g}")
+        case dict():
+            return {name: _rounded(value) for name, value in content.items()}
+        case list() | tuple():
+            return [_rounded(each) for each in content]
+        case _:
+            return content
 
 
 def place(name: str, *, keep: bool, folder: Path = RESULTS) -> Path:

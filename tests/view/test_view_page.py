@@ -408,9 +408,15 @@ def test_a_long_text_is_read_in_windows_and_rows(opened: Opened) -> None:
     assert eventually(lambda: any(shades(tab)[-200:]))
     assert ask(keys.nth(count - 2).hover).startswith(f"rows=0-{count}&columns={count - 2}-{count - 1}&")
     assert eventually(lambda: any(shades(tab, "Queries")))
+    assert "A pixel is the mean of" in tab.locator(".map .buttons").inner_text()
     whole = ask(tab.get_by_label("Zoom in").click)
     assert ask(tab.get_by_label("Zoom in").click) != whole
     assert "window=" in tab.evaluate("location.hash")
+    tab.locator(".menu summary").click()
+    with tab.expect_download() as download:
+        tab.locator("#save").get_by_role("button", name="JSON").click()
+    saved = json.loads(Path(download.value.path()).read_text())
+    assert sum(saved["mean"]) == pytest.approx(1, abs=0.05) and len(saved["rows"]["31"]) == count
     # No answer has all weights of a head.
     assert max(size for _, size in asked) < count * count // 4
 

@@ -5,9 +5,10 @@ place of what they make up.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from operator import getitem
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -24,7 +25,7 @@ _ASSERTIONS = frozenset(
         _aten._assert_tensor_metadata.default,
     }
 )
-Table = dict[Any, Callable[..., Any]]
+Table = Mapping[Any, Callable[..., Any]]
 
 
 class NotAlone(Exception):
@@ -41,15 +42,12 @@ def decompose(program: Any, registry: Any) -> Any:
         registry: the exporter's operators.
     Returns: the program itself, changed; what PyTorch's own way makes of it where an operator changes its inputs.
     """
-    from torch.onnx._internal.exporter import _decomp
-
-    known = set(_decomp.get_onnx_implemented_overloads(registry))
-    table = _decomp.create_onnx_friendly_decomposition_table(known)
+    tables = _tables(registry)
     try:
         graphs = [each for each in program.graph_module.modules() if isinstance(each, fx.GraphModule)]
-        traced = _traced_parts(graphs, table, known)
+        traced = _traced_parts(graphs, tables)
     except NotAlone:
-        return program.run_decompositions(table)
+        return program.run_decompositions(dict(tables.every))
     for module in graphs:
         _Splicing(module.graph, traced).run()
         module.recompile()
@@ -60,7 +58,26 @@ def decompose(program: Any, registry: Any) -> Any:
     return program
 
 
-def _traced_parts(graphs: list[fx.GraphModule], table: Table, known: set[Any]) -> dict[fx.Node, fx.Graph]:
+class _Tables(NamedTuple):
+    """Operators that the exporter knows, and decompositions of others: every one, and apart by who applies them."""
+
+    known: frozenset[Any]
+    every: Table
+    by_dispatcher: Table
+    by_tracer: Table
+
+
+@functools.cache
+def _tables(registry: Any) -> _Tables:
+    from torch.export import exported_program
+    from torch.onnx._internal.exporter import _decomp
+
+    known = frozenset(_decomp.get_onnx_implemented_overloads(registry))
+    every: dict[Any, Callable[..., Any]] = _decomp.create_onnx_friendly_decomposition_table(set(known))
+    return _Tables(known, every, *exported_program._split_decomp_table_to_cia_and_python_decomp(dict(every)))
+
+
+def _traced_parts(graphs: list[fx.GraphModule], tables: _Tables) -> dict[fx.Node, fx.Graph]:
     """Trace every operator that has no counterpart in ONNX; equal ones once.
 
     Raises:
@@ -72,18 +89,18 @@ def _traced_parts(graphs: list[fx.GraphModule], table: Table, known: set[Any]) -
             if not isinstance(node.target, OpOverload) or node.target in _ASSERTIONS:
                 continue
             pure = not node.target._schema.is_mutable
-            if pure and (node.target in table or _is_made_of_others(node.target)):
+            if pure and (node.target in tables.every or _is_made_of_others(node.target)):
                 needed.append(node)
-            elif not _stays(node, known):
+            elif not _stays(node, tables.known):
                 raise NotAlone
     made: dict[object, fx.Graph] = {}
     found = {}
-    with _decomposing(table, needed) as remaining:
+    with _decomposing(tables.by_dispatcher, needed):
         for node in needed:
             key = _signature(node)
             if key not in made:
-                made[key] = _trace_alone(node, remaining)
-                if not all(_stays(each, known) for each in made[key].nodes):
+                made[key] = _trace_alone(node, tables.by_tracer)
+                if not all(_stays(each, tables.known) for each in made[key].nodes):
                     raise NotAlone
             found[node] = made[key]
     for module in graphs:
@@ -95,7 +112,7 @@ def _traced_parts(graphs: list[fx.GraphModule], table: Table, known: set[Any]) -
     return found
 
 
-def _stays(node: fx.Node, known: set[Any]) -> bool:
+def _stays(node: fx.Node, known: frozenset[Any]) -> bool:
     """Tell whether the exporter takes a node as it is."""
     if not isinstance(node.target, OpOverload) or node.target in _ASSERTIONS:
         return True
@@ -124,24 +141,23 @@ def _is_input(node: Any, traced: Mapping[fx.Node, fx.Graph]) -> bool:
 
 
 @contextlib.contextmanager
-def _decomposing(table: Table, nodes: list[fx.Node]) -> Iterator[Table]:
-    """Let operators be decomposed as the table says until the context ends; yield what is left for the tracer."""
+def _decomposing(table: Table, nodes: list[fx.Node]) -> Iterator[None]:
+    """Let PyTorch's dispatcher decompose operators on the values of nodes as a table says, until the context ends."""
     from torch._dispatch.python import enable_python_dispatcher
     from torch._guards import detect_fake_mode
     from torch.export import exported_program
 
     if not nodes:
-        yield {}
+        yield
         return
     mode = detect_fake_mode([value for node in nodes for value in map(_value, _inputs(node))])
-    by_dispatch, remaining = exported_program._split_decomp_table_to_cia_and_python_decomp(dict(table))
     with (
         mode or contextlib.nullcontext(),
-        exported_program._override_composite_implicit_decomp(by_dispatch),
+        exported_program._override_composite_implicit_decomp(table),
         enable_python_dispatcher(),
         torch.no_grad(),
     ):
-        yield remaining
+        yield
 
 
 def _inputs(node: fx.Node) -> list[Any]:

@@ -189,17 +189,25 @@ def _dynamic_recurrent_layers() -> Iterator[None]:
 
     Otherwise PyTorch 2.13 unrolls LSTM and GRU for the example's length, caches that, and silently freezes the length
     in every later export (pytorch#191855). These functions are private; a test exports twice. ONNX has an operator for
-    each layer, so their shapes are enough; a loop would be traced four times and thrown away.
+    each layer, so their shapes are enough; a loop, which the exporter would put in their place, would be traced four
+    times and thrown away.
     """
     from torch.export import _patches
+    from torch.onnx._internal.exporter import _capture_strategies
 
     if not torch.__version__.startswith(_KNOWN_TORCH):
         with _patches.register_lstm_while_loop_decomposition(), _patches.register_gru_while_loop_decomposition():
             yield
         return
     register, aten = _patches._register_rnn_while_loop_decomposition, torch.ops.aten
-    with register(aten.lstm.input, _lstm_shapes), register(aten.gru.input, _gru_shapes):
-        yield
+    strategies: Any = _capture_strategies
+    loops = strategies._patch_dynamic_shape_rnn_decompositions
+    strategies._patch_dynamic_shape_rnn_decompositions = contextlib.nullcontext
+    try:
+        with register(aten.lstm.input, _lstm_shapes), register(aten.gru.input, _gru_shapes):
+            yield
+    finally:
+        strategies._patch_dynamic_shape_rnn_decompositions = loops
 
 
 def _gru_shapes(

@@ -19,7 +19,7 @@ from models.attention.export_markers import intervening, marking
 
 # The first operator set with Gelu as one operator. Attention (23) would hide the weights.
 OPSET = 20
-_KNOWN_TORCH = "2.13."
+_KNOWN_TORCH, _KNOWN_ONNXSCRIPT = "2.13.", "0.7."
 
 
 def trace(
@@ -84,14 +84,19 @@ def without_needless_work() -> Iterator[None]:
 
     The exporter parses 500 functions of its library again for each export. The cache of operators' results costs more
     than it saves where sizes are symbols. A collection searches a million objects, of which few are garbage. The pass
-    that inserts casts computes every node's type and size again, which the node states.
+    that inserts casts computes every node's type and size again, which the node states. Decomposing runs the whole
+    program twice, for the few operators that ONNX lacks. Each rule of the optimiser is tried on every node, though its
+    pattern begins with one operator, and some search the whole graph first.
     """
     if not torch.__version__.startswith(_KNOWN_TORCH):  # what is private there may be gone
         yield
         return
     from torch._dynamo import config as dynamo_config
+    from torch.onnx._internal.exporter import _fx_passes
     from torch.onnx._internal.exporter._registration import ONNXRegistry
     from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter
+
+    from export.tracing.decomposition import decompose
 
     registry, collecting = _operator_registry(), gc.isenabled()
     patched: Any = ONNXRegistry
@@ -99,14 +104,42 @@ def without_needless_work() -> Iterator[None]:
     patched.from_torchlib = classmethod(lambda cls, opset_version=OPSET: registry)
     casts: Any = _TypePromotionInterpreter
     run_node, casts.run_node = casts.run_node, _promote_node
+    passes: Any = _fx_passes
+    decompose_all, passes.decompose_with_registry = passes.decompose_with_registry, decompose
     gc.disable()
     try:
-        with dynamo_config.patch(fake_tensor_cache_enabled=False):
+        with dynamo_config.patch(fake_tensor_cache_enabled=False), _rules_tried_where_they_begin():
             yield
     finally:
         patched.from_torchlib, casts.run_node = from_torchlib, run_node
+        passes.decompose_with_registry = decompose_all
         if collecting:
             gc.enable()
+
+
+@contextlib.contextmanager
+def _rules_tried_where_they_begin() -> Iterator[None]:
+    """Try a rule of onnxscript 0.7's optimiser on nodes of its first operator alone, until the context ends."""
+    import onnxscript
+    from onnxscript.rewriter import RewriteRule
+
+    if not onnxscript.__version__.startswith(_KNOWN_ONNXSCRIPT):
+        yield
+        return
+    rules: Any = RewriteRule
+    rewrite = rules.try_rewrite
+
+    def try_rewrite(rule: Any, model: Any, graph: Any, node: onnx_ir.Node, **options: Any) -> Any:
+        begins = rule._target_pattern.output_nodes[0].op_identifier()
+        if begins is not None and begins[:2] != (node.domain, node.op_type):
+            return None
+        return rewrite(rule, model, graph, node, **options)
+
+    rules.try_rewrite = try_rewrite
+    try:
+        yield
+    finally:
+        rules.try_rewrite = rewrite
 
 
 def _promote_node(interpreter: Any, node: torch.fx.Node) -> Any:
@@ -156,17 +189,25 @@ def _dynamic_recurrent_layers() -> Iterator[None]:
 
     Otherwise PyTorch 2.13 unrolls LSTM and GRU for the example's length, caches that, and silently freezes the length
     in every later export (pytorch#191855). These functions are private; a test exports twice. ONNX has an operator for
-    each layer, so their shapes are enough; a loop would be traced four times and thrown away.
+    each layer, so their shapes are enough; a loop, which the exporter would put in their place, would be traced four
+    times and thrown away.
     """
     from torch.export import _patches
+    from torch.onnx._internal.exporter import _capture_strategies
 
     if not torch.__version__.startswith(_KNOWN_TORCH):
         with _patches.register_lstm_while_loop_decomposition(), _patches.register_gru_while_loop_decomposition():
             yield
         return
     register, aten = _patches._register_rnn_while_loop_decomposition, torch.ops.aten
-    with register(aten.lstm.input, _lstm_shapes), register(aten.gru.input, _gru_shapes):
-        yield
+    strategies: Any = _capture_strategies
+    loops = strategies._patch_dynamic_shape_rnn_decompositions
+    strategies._patch_dynamic_shape_rnn_decompositions = contextlib.nullcontext
+    try:
+        with register(aten.lstm.input, _lstm_shapes), register(aten.gru.input, _gru_shapes):
+            yield
+    finally:
+        strategies._patch_dynamic_shape_rnn_decompositions = loops
 
 
 def _gru_shapes(

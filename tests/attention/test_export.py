@@ -100,7 +100,9 @@ def test_exported_graph_equals_pytorch(mechanisms: list[Mechanism], tmp_path: Pa
             output_names=outputs, opset_version=OPSET, verbose=False,
         )  # fmt: skip
     program.save(path)
-    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1  # more would wait awake between operators that take microseconds
+    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     for given, key in zip(session.get_inputs(), inputs, strict=True):
         fixed = [isinstance(size, int) for size in given.shape]
         assert fixed == [axis is None for axis in axes[key]], f"{key} lost a dynamic axis: {given.shape}"

@@ -7,7 +7,10 @@ import onnx_ir
 import onnxruntime
 import pytest
 import torch
+from onnxscript.rewriter import RewriteRule
 from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.onnx._internal.exporter import _fx_passes
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter
 
@@ -41,6 +44,7 @@ def test_an_output_may_have_the_name_of_what_is_inside() -> None:
 def test_an_export_that_fails_leaves_the_exporter_and_the_collector_as_they_were() -> None:
     def state() -> tuple[object, ...]:
         patched = ONNXRegistry.__dict__["from_torchlib"], _TypePromotionInterpreter.run_node
+        patched += _fx_passes.decompose_with_registry, RewriteRule.try_rewrite
         return *patched, torch._dynamo.config.fake_tensor_cache_enabled, gc.isenabled()
 
     before = state()
@@ -80,4 +84,58 @@ def test_recurrent_layers_are_traced_for_any_length(layer: nn.GRU | nn.LSTM) -> 
         steps = torch.rand(batch, length, 3)
         found = session.run(["outputs", "last"], {"steps": steps.numpy()})
         for one, wanted in zip(found, module(steps), strict=True):
+            np.testing.assert_allclose(one, wanted.detach().numpy(), atol=1e-5)
+
+
+class Parted(nn.Module):
+    """What ONNX has no operator for: a cell, parts of a list, sizes that are products, a type that is the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(4, 4)
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        steps = inputs[0].to(torch.float32)
+        flat = steps.flatten(0, 1)
+        first, second = self.cell(flat, flat.square()).chunk(2, dim=1)
+        return first.unflatten(0, (steps.shape[0], steps.shape[1])), second + flat.new_ones(flat.shape[0], 2)
+
+
+class Written(nn.Module):
+    """Writes into what it has computed."""
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor]:
+        doubled = inputs[0] * 2
+        doubled[:, 0] = 0
+        return (doubled.flatten(1).relu_(),)
+
+
+class Passed(nn.Module):
+    """Puts its input out, beside its sum."""
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        return inputs[0].to(torch.float32), inputs[0].flatten(1).sum(1)
+
+
+@pytest.mark.parametrize(("kind", "outputs", "alone"), [(Parted, 2, True), (Written, 1, False), (Passed, 2, False)])
+def test_operators_that_onnx_lacks_are_decomposed_for_any_size(
+    kind: type[nn.Module], outputs: int, alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole: list[object] = []
+    run = ExportedProgram.run_decompositions
+
+    def counted(program: ExportedProgram, *arguments: object) -> ExportedProgram:
+        whole.append(program)
+        return run(program, *arguments)
+
+    monkeypatch.setattr(ExportedProgram, "run_decompositions", counted)
+    module = kind().eval()
+    port = TensorSpec(name="steps", axes=("batch", "step", 4), dtype=np.dtype(np.float32))
+    names = [f"output_{place}" for place in range(outputs)]
+    model = onnx_ir.to_proto(trace(module, [torch.rand(3, 5, 4)], [port], names, {}))
+    assert bool(whole) != alone
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for batch, length in ((1, 1), (2, 7)):
+        steps = torch.randn(batch, length, 4)
+        for one, wanted in zip(session.run(names, {"steps": steps.numpy()}), module(steps), strict=True):
             np.testing.assert_allclose(one, wanted.detach().numpy(), atol=1e-5)

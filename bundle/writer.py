@@ -82,7 +82,7 @@ def write_bundle(
                 shutil.copyfile(content, folder / name)
             with (folder / name).open("rb") as file:
                 complete.files.add(path=name, sha256=hashlib.file_digest(file, "sha256").hexdigest())
-        text = json_format.MessageToJson(complete, preserving_proto_field_name=True, ensure_ascii=False)
+        text = json_format.MessageToJson(complete, preserving_proto_field_name=True, ensure_ascii=False, indent=1)
         (folder / BUNDLE_FILE).write_text(text + "\n", encoding="utf-8")
         written = read_bundle(folder)
         target.parent.mkdir(exist_ok=True)

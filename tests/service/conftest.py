@@ -78,17 +78,9 @@ def triton_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return made
     folder = tmp_path_factory.mktemp("triton")
     python = folder / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    install = [
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-compile",
-        REQUIREMENT,
-    ]
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
+    install = [*pip, "install", "--no-compile", REQUIREMENT]
     if subprocess.run(install, capture_output=True, timeout=240, check=False).returncode:
         pytest.skip(f"{REQUIREMENT} cannot be installed here")
     return python

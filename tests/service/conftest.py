@@ -1,8 +1,7 @@
-"""One repository of small models, and a server for the tests of a module."""
+"""One repository of small models, and these models without a server."""
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from service.frontend.models import Model
 from service.observability.observer import NullObserver
 from service.settings import Settings
 from tests.kit import bundles
-from tests.kit.serving import Running, serving
 
 ROOT = Path(__file__).parents[2]
 REQUIREMENT = "tritonclient[grpc,http]==2.73.0"  # as .ci/run has it
@@ -29,26 +27,6 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for make in bundles.ALL:
         make(folder)
     return folder
-
-
-# Both stay while tests of this folder run: one fixture with parameters would start them again in each module.
-@pytest.fixture(scope="package")
-def one_process(repository: Path) -> Iterator[Running]:
-    with serving(repository, max_instances=64) as running:
-        yield running
-
-
-@pytest.fixture(scope="package")
-def two_frontends(repository: Path) -> Iterator[Running]:
-    with serving(repository, max_instances=64, frontends=2) as running:
-        yield running
-
-
-@pytest.fixture(scope="module", params=["one-process", "two-frontends"])
-def running(request: pytest.FixtureRequest) -> Running:
-    """A server that no test changes, in both topologies."""
-    found: Running = request.getfixturevalue(request.param.replace("-", "_"))
-    return found
 
 
 @pytest.fixture(scope="session")
@@ -78,17 +56,9 @@ def triton_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return made
     folder = tmp_path_factory.mktemp("triton")
     python = folder / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    install = [
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-compile",
-        REQUIREMENT,
-    ]
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
+    install = [*pip, "install", "--no-compile", REQUIREMENT]
     if subprocess.run(install, capture_output=True, timeout=240, check=False).returncode:
         pytest.skip(f"{REQUIREMENT} cannot be installed here")
     return python

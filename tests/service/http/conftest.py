@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from tests.kit.serving import Running, free_port, serving
+from tests.service.shared_servers import running
+
+__all__ = ["one_process", "running", "two_frontends"]
 
 LIMITS: dict[str, Any] = {"max_instances": 64, "max_request_bytes": 2**22, "arrival_seconds": 1.0}
 

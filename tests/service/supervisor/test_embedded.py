@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ from limelight.v1 import service_pb2
 from service.configuration import load_settings
 from service.frontend.transport.status import StatusError
 from service.supervisor.embedded import embedded
-from tests.kit.serving import Running, attend, generate, predict, text
+from tests.kit.serving import Running, attend, generate, predict, serving, text
+
+
+@pytest.fixture(scope="module", params=[0, 2], ids=["one-process", "two-frontends"])
+def running(repository: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
+    with serving(repository, max_instances=64, frontends=request.param) as running:
+        yield running
 
 
 def test_an_embedded_server_answers_streams_and_refuses(

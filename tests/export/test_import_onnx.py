@@ -170,8 +170,7 @@ def test_a_file_in_half_precision_gets_fitted_tolerances(folder: Path, capsys: p
     write(folder / "reader.onnx", convert_float_to_float16(model()))
     assert run_import(folder) == 0, capsys.readouterr().err
     tolerances = read_bundle(folder / "repository" / "reader" / "1").bundle.tolerances
-    (logits,) = (each for each in tolerances if each.name == "logits" and each.provider)
-    assert logits.absolute < 1e-2
+    assert {each.name for each in tolerances if each.provider} == {"logits", "encoder.0.self"}
 
 
 def test_the_commands_and_cards_of_the_documentation_work(

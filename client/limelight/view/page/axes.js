@@ -75,9 +75,9 @@ export class Axis {
     const pieces = this.texts.slice(begin, end).map((text, place) => {
       const [start, stop] = [this.starts[begin + place], this.ends[begin + place]];
       const letters = [...text];
-      const known = letters.length === stop - start ? Math.max(0, reached - start) : 0;
+      if (letters.length === stop - start) letters.splice(0, Math.max(0, reached - start));
       reached = Math.max(reached, stop ?? 0);
-      return letters.slice(known).join("");
+      return letters.join("");
     });
     return pieces.join("");
   }

@@ -167,11 +167,7 @@ class LabelSet(Record):
         return self.grid.cell(*divmod(number - len(self.grid.leading), self.grid.columns))
 
     def joined(self, begin: int, end: int) -> str:
-        """Return the text of adjacent entries, such as the pieces of a word.
-
-        Pieces overlap where a tokenizer divides a character, or puts a mark of a new word before one: each character
-        of the text is there once.
-        """
+        """Return the text of adjacent entries. Pieces overlap where a tokenizer divides or marks a character."""
         if not len(self.starts):
             return "".join(self.labels[begin:end])
         pieces, reached = [], 0

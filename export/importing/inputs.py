@@ -110,17 +110,11 @@ def imported_inputs(card: cards.Card) -> list[ImportedInput]:
 def _with_shared_axes(inputs: Sequence[ImportedInput]) -> list[ImportedInput]:
     """Let the first input that has an axis label it, where others (segments, positions) have the same."""
     owners: dict[tuple[str, str], str] = {}
-    return [
-        replace(
-            owner,
-            labelled=tuple(
-                each
-                for each in owner.labelled
-                if not each.dimension or owners.setdefault((each.name, each.dimension), owner.name) == owner.name
-            ),
-        )
-        for owner in inputs
-    ]
+
+    def owned(each: LabelSet) -> bool:
+        return not each.dimension or owners.setdefault((each.name, each.dimension), each.input) == each.input
+
+    return [replace(owner, labelled=tuple(filter(owned, owner.labelled))) for owner in inputs]
 
 
 def runs_single_rows(card: cards.Card, inputs: Sequence[ImportedInput]) -> bool:

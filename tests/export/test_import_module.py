@@ -411,7 +411,7 @@ def test_answers_that_are_not_finite_are_one_sentence(tmp_path: Path) -> None:
 
 
 class Compiled(nn.Module):
-    """Frames -> their mean after self-attention, a part of which is compiled."""
+    """Self-attention, a part of which is compiled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -422,11 +422,8 @@ class Compiled(nn.Module):
 
 
 def test_attention_of_a_compiled_module_is_found_by_the_name_that_it_has_without(tmp_path: Path) -> None:
-    card = Card(
-        name="compiled",
-        inputs={"frames": export.Tensor(axes={"frame": 0, "feature": SIZE}, largest={"frame": 8})},
-        results={"vector": Embedding(output="output")},
-    )
+    frames = export.Tensor(axes={"frame": 0, "feature": SIZE}, largest={"frame": 8})
+    card = Card(name="compiled", inputs={"frames": frames}, results={"vector": Embedding(output="output")})
     for module in (Compiled(), torch.compile(Compiled())):
         folder = export_module(module, card=card, examples=[np.ones((3, SIZE))], repository=tmp_path)
         assert [each.name for each in folder.bundle.description.maps] == ["inner"]

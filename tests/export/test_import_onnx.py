@@ -148,30 +148,28 @@ def test_inspect_writes_a_card_that_imports(folder: Path, capsys: pytest.Capture
     assert "exists already" in capsys.readouterr().err
 
 
-def test_inputs_of_one_length_share_its_label_set(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # BERT's segments beside its ids; the mask is called by what it marks.
+def test_inputs_of_one_length_share_its_label_set(folder: Path) -> None:
     given = "int64[batch, length] ids, int64[batch, length] segments, bool[batch, length] padding"
     file = model(
-        reader=f"reader ({given}) => (float[batch, 3] logits, float[batch, 2, length, length] attn)",
+        reader=READER.splitlines()[2].replace(HEADER, f"reader ({given})"),
         words="  known = Gather(table, ids)\n  kinds = Gather(table, segments)\n  words = Add(known, kinds)",
         allowed="  mask = Not(padding)\n  allowed = Unsqueeze(mask, axes12)",
     )
-    write(folder / "reader.onnx", file)
     card = folder / "card.toml"
     card.unlink()
-    assert cli.main(["inspect", str(folder / "reader.onnx"), "--write-card", str(card)]) == 0
+    path = write(folder / "reader.onnx", file)
+    assert cli.main(["inspect", str(path), "--write-card", str(card)]) == 0
     assert 'mask = { name = "padding", padding = true }' in card.read_text()
-    assert run_import(folder) == 0, capsys.readouterr().err
+    assert run_import(folder) == 0
     labels = read_bundle(folder / "repository" / "reader" / "1").bundle.description.label_sets
     assert [each.input for each in labels if each.name == "length"] == ["ids"]
 
 
-def test_a_file_in_half_precision_gets_fitted_tolerances(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_in_half_precision_gets_fitted_tolerances(folder: Path) -> None:
     write(folder / "reader.onnx", convert_float_to_float16(model()))
-    assert run_import(folder) == 0, capsys.readouterr().err
+    assert run_import(folder) == 0
     tolerances = read_bundle(folder / "repository" / "reader" / "1").bundle.tolerances
-    (logits,) = (each for each in tolerances if each.name == "logits" and each.provider)
-    assert logits.absolute < 1e-2
+    assert {each.name for each in tolerances if each.provider} == {"logits", "encoder.0.self"}
 
 
 def test_the_commands_and_cards_of_the_documentation_work(

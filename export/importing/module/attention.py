@@ -22,7 +22,7 @@ from models.attention.export_markers import can_be_marked, is_marking, marked_at
 # The name of attention that no submodule computes.
 ROOT = "attention"
 # What torch.compile puts into the path of a module.
-_COMPILED = "_orig_mod"
+_COMPILED = "._orig_mod"
 # A number that, added to a score, leaves no weight.
 _MASKED = -1e4
 _MHA = inspect.signature(F.multi_head_attention_forward)
@@ -53,7 +53,7 @@ def finding_attention(module: nn.Module, biased: set[str]) -> Iterator[FoundAtte
     with ExitStack() as stack:
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         for name, each in module.named_modules():
-            entered = each.register_forward_pre_hook(path.entering(_plain(name)))
+            entered = each.register_forward_pre_hook(path.entering(f".{name}".replace(_COMPILED, "")[1:]))
             left = each.register_forward_hook(path.leaving, always_call=True)
             stack.callback(entered.remove)
             stack.callback(left.remove)
@@ -74,11 +74,6 @@ def _causal_masks_unread() -> Iterator[None]:
         yield
     finally:
         transformer._detect_is_causal_mask = original
-
-
-def _plain(path: str) -> str:
-    """Return the path of a module as if nothing was compiled."""
-    return ".".join(each for each in path.split(".") if each != _COMPILED)
 
 
 class _ModulePath:

@@ -51,11 +51,6 @@ class OnnxFile:
         """Version of the standard operators."""
         return _opset(self.model)
 
-    @property
-    def is_half(self) -> bool:
-        """Whether it computes in half precision, as weights in it tell."""
-        return any(each.data_type == onnx.TensorProto.FLOAT16 for each in self.model.graph.initializer)
-
 
 def read_onnx(path: Path) -> OnnxFile:
     """Read and check an ONNX file.

@@ -71,16 +71,15 @@ export class Axis {
     return units;
   }
 
-  /** The text of adjacent entries. Pieces of one character overlap: what two of them cover is there once. */
+  /** The text of adjacent entries; what pieces of one character both cover is there once. */
   #joined(begin, end) {
-    if (!this.starts.length) return this.texts.slice(begin, end).join("");
     let reached = 0;
     const pieces = this.texts.slice(begin, end).map((text, place) => {
       const [start, stop] = [this.starts[begin + place], this.ends[begin + place]];
       const letters = [...text];
-      const shown = letters.length === stop - start ? letters.slice(Math.max(0, reached - start)) : letters;
-      reached = Math.max(reached, stop);
-      return shown.join("");
+      if (letters.length === stop - start) letters.splice(0, Math.max(0, reached - start));
+      reached = Math.max(reached, stop ?? 0);
+      return letters.join("");
     });
     return pieces.join("");
   }

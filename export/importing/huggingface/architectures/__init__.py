@@ -53,5 +53,5 @@ def architecture_of(checkpoint: Checkpoint) -> Architecture:
     if checkpoint.model_type not in ARCHITECTURES:
         stated = f"the model_type {checkpoint.model_type!r}" if checkpoint.model_type else "no model_type"
         known = ", ".join(sorted(ARCHITECTURES))
-        raise CheckpointError(f"config.json states {stated}; it can be {known}")
+        raise CheckpointError(f"config.json states {stated}; it can be {known}. Other modules: export.export_module")
     return ARCHITECTURES[checkpoint.model_type]

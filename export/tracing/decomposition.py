@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 
 _aten = torch.ops.aten
 # Checks of sizes; the exporter drops them.
@@ -86,9 +86,9 @@ def _traced_parts(graphs: list[fx.GraphModule], tables: _Tables) -> dict[fx.Node
     needed = []
     for module in graphs:
         for node in module.graph.nodes:
-            if not isinstance(node.target, OpOverload) or node.target in _ASSERTIONS:
+            if node.target in _ASSERTIONS:
                 continue
-            pure = not node.target._schema.is_mutable
+            pure = isinstance(node.target, OpOverload) and not node.target._schema.is_mutable
             if pure and (node.target in tables.every or _is_made_of_others(node.target)):
                 needed.append(node)
             elif not _stays(node, tables.known):
@@ -117,6 +117,8 @@ def _traced_parts(graphs: list[fx.GraphModule], tables: _Tables) -> dict[fx.Node
 
 def _stays(node: fx.Node, known: frozenset[Any]) -> bool:
     """Tell whether the exporter takes a node as it is."""
+    if isinstance(node.target, HigherOrderOperator):  # such as a context that stops gradients
+        return node.target in known
     if not isinstance(node.target, OpOverload) or node.target in _ASSERTIONS:
         return True
     return not node.target._schema.is_mutable and (

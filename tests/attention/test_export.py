@@ -93,7 +93,7 @@ def test_exported_graph_equals_pytorch(mechanisms: list[Mechanism], tmp_path: Pa
     names = [f"input_{n}" for n in range(len(inputs))]
     outputs = [f"{m.name}.{o}" for m in mechanisms for o in m.outputs]
     path = tmp_path / "together.onnx"
-    with warnings.catch_warnings(), without_needless_work():
+    with warnings.catch_warnings(), without_needless_work(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             together, tuple(inputs.values()), dynamo=True, dynamic_shapes=(dynamic,), input_names=names,

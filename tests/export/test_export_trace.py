@@ -110,6 +110,15 @@ class Written(nn.Module):
         return (doubled.flatten(1).relu_(),)
 
 
+class Learning(nn.Module):
+    """Keeps gradients of a part, which is an operator with a graph of its own."""
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor]:
+        with torch.enable_grad():
+            flat = inputs[0].flatten(0, 1).square()
+        return (flat * 2,)
+
+
 class Passed(nn.Module):
     """Puts its input out, beside its sum."""
 
@@ -117,7 +126,9 @@ class Passed(nn.Module):
         return inputs[0].to(torch.float32), inputs[0].flatten(1).sum(1)
 
 
-@pytest.mark.parametrize(("kind", "outputs", "alone"), [(Parted, 2, True), (Written, 1, False), (Passed, 2, False)])
+@pytest.mark.parametrize(
+    ("kind", "outputs", "alone"), [(Parted, 2, True), (Written, 1, False), (Learning, 1, False), (Passed, 2, False)]
+)
 def test_operators_that_onnx_lacks_are_decomposed_for_any_size(
     kind: type[nn.Module], outputs: int, alone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

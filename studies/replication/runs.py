@@ -204,7 +204,7 @@ TABLE = (
         Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0")
         for other in (*_CONTROLS, "-words", "-characters", "-neighbours", "-spelling", "-learned")
     ),
-    Run("roles-mme", "mme", "builtin:roles", options=("--epochs", "6", "--supervision", "0.5")),
+    Run("roles-mme", "mme", "builtin:roles", options=("--supervision", "0.5")),
     *(
         Run(f"names-mme{other}{f'-{seed}' if seed else ''}", f"mme{other}", options=("--seed", str(seed)))
         for seed in range(3)

@@ -119,7 +119,7 @@ semantic role labelling | I3 J16
 textual entailment | J10 K9
 word sense disambiguation |
 constituency parsing |
-dependency parsing |
+dependency parsing | I3
 sentiment analysis | J6 J8 J17
 agreement or disagreement | hf:BERT
 argumentation mining | hf:BERT

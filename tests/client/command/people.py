@@ -10,6 +10,13 @@ from collections.abc import Callable
 # Runs the command line: exit status, output, errors.
 Run = Callable[..., tuple[int, str, str]]
 COMMAND = [sys.executable, "-m", "limelight.cli"]
+# In a background job SIGINT is ignored, and a process that such a job starts ignores it as well.
+HEARS_CTRL_C = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from limelight.cli import main
+sys.exit(main())
+"""
 
 
 def in_terminal(*arguments: str, target: str, **variables: str) -> str:

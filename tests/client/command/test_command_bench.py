@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -24,7 +25,7 @@ from limelight.cli.bench.load import run as run_load
 from limelight.cli.bench.plots import round_ticks
 from limelight.cli.bench.ramp import find_knee
 from limelight.cli.bench.report import p99_of_all
-from tests.client.command.people import COMMAND, Run, in_terminal
+from tests.client.command.people import HEARS_CTRL_C, Run, in_terminal
 from tests.client.server import Server
 
 
@@ -257,7 +258,8 @@ def test_ticks_are_round_and_reach_the_largest_value(largest: float) -> None:
 
 
 def test_ctrl_c_ends_a_run_with_what_was_measured(server: Server, tmp_path: Path) -> None:
-    command = [*COMMAND, "bench", "scribe", "--seconds", "60", "--json", str(tmp_path / "a.json")]
+    options = ("bench", "scribe", "--seconds", "60", "--json", str(tmp_path / "a.json"))
+    command = [sys.executable, "-c", HEARS_CTRL_C, *options]
     environment = os.environ | {"LIMELIGHT_TARGET": server.target}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     end = time.monotonic() + 60

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.client.command.people import COMMAND, Run
+from tests.client.command.people import COMMAND, HEARS_CTRL_C, Run
 from tests.client.server import Server
 
 
@@ -96,15 +96,6 @@ def test_no_server_is_one_line_naming_it(run: Run, command: list[str]):
     status, output, errors = run(*command, "--target", "127.0.0.1:1")
     assert (status, output) == (1, "")
     assert re.fullmatch(r"limelight: no server answers at 127\.0\.0\.1:1 \(.*\)\n", errors)
-
-
-# In a background job SIGINT is ignored, and a process that such a job starts ignores it as well.
-HEARS_CTRL_C = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from limelight.cli import main
-sys.exit(main())
-"""
 
 
 # gRPC waits forever for a call that Ctrl-C interrupts at an unlucky moment of its start.

@@ -78,7 +78,10 @@ def _check_names(values: Sequence[Any], specs: Sequence[TensorSpec], kind: str) 
 
 def _check_input_axis(dimension: Any, axis: AxisSize, spec: TensorSpec) -> None:
     if isinstance(axis, str) and not dimension.dim_param:
-        raise ExportError(f"the exporter froze the axis {axis} of the input {spec.name!r} at {dimension.dim_value}")
+        raise ExportError(
+            f"the exporter froze the axis {axis} of the input {spec.name!r} at {dimension.dim_value}: the module makes "
+            "a number of its size, as len(tensor) and int() do; tensor.shape[0] keeps an axis as it is"
+        )
     if isinstance(axis, int) and dimension.dim_value != axis:
         raise ExportError(f"the input {spec.name!r} has an axis of {dimension.dim_value} where the card states {axis}")
 

@@ -446,6 +446,47 @@ def test_a_module_that_mixes_rows_is_refused_unless_rows_run_alone(tmp_path: Pat
     )
     with pytest.raises(ExportError, match=r"output differs by up to .* a row's answer depends on its neighbours"):
         export_module(Mixing(), card=card, examples=[np.ones(4)], repository=tmp_path)
-    folder = export_module(Mixing(), card=replace(card, batch=False), examples=[np.ones(4)], repository=tmp_path)
+    with pytest.warns(UserWarning, match="no attention was found in the module"):
+        folder = export_module(Mixing(), card=replace(card, batch=False), examples=[np.ones(4)], repository=tmp_path)
     assert folder.bundle.single_rows and "single-rows" in folder.bundle.required_features
     assert isinstance(folder.bundle, bundle_pb2.Bundle)
+
+
+class Asking(nn.Module):
+    """Attention of two learned queries, which no label set of a card counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = nn.Parameter(torch.randn(1, 2, 4))
+        self.attention = nn.MultiheadAttention(4, 1, batch_first=True)
+        self.read = nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found, _ = self.attention(self.asked.expand(x.shape[0], -1, -1), x, x, need_weights=False)
+        return self.read(found.flatten(1))
+
+
+def test_attention_whose_axes_nothing_counts_is_named_in_a_warning(tmp_path: Path) -> None:
+    card = Card(
+        name="asking",
+        inputs={"x": export.Tensor(axes={"step": 0, "feature": 4}, largest={"step": 9})},
+        results={"class": Classes(labels="ab")},
+    )
+    with pytest.warns(UserWarning, match="the attention of 'attention' becomes no map"):
+        folder = export_module(Asking(), card=card, examples=[np.ones((3, 4))], repository=tmp_path)
+    assert not folder.bundle.maps
+
+
+class Counting(Mixing):
+    """Makes a number of the size of the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.read(x.new_ones(len(x), 4) + x)
+
+
+def test_a_size_that_becomes_a_number_is_refused_with_what_keeps_it(tmp_path: Path) -> None:
+    card = Card(
+        name="counting", inputs={"x": export.Tensor(axes={"feature": 4})}, results={"class": Classes(labels="ab")}
+    )
+    with pytest.raises(ExportError, match=r"froze the axis batch of the input 'x' at .* tensor\.shape\[0\] keeps"):
+        export_module(Counting(), card=card, examples=[np.ones(4)], repository=tmp_path)

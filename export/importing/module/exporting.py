@@ -2,6 +2,7 @@
 
 import copy
 import io
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,22 @@ from export.importing import cards
 from export.importing.describe import card_of_inputs, complete_card
 from export.importing.maps import with_found_maps
 from export.importing.module.network import ImportedModule
-from export.importing.observed import Observed
+from export.importing.observed import Observed, listed
 from export.interface import max_sizes
 from export.pipeline import export_model
 from export.tracing.example_sizes import example_sizes
 from limelight.errors import InputError
 from limelight.values import Image, to_instance
 from models.cards.card import Card, TrainedModel, TrainingData
+
+_NO_MAPS = (
+    "no attention was found in the module, so its answers have no maps; calls of F.scaled_dot_product_attention and "
+    "nn.MultiheadAttention are found, and weights that the module returns can be a map of the card"
+)
+_UNCLEAR = (
+    "becomes no map, since not one label set of the card alone counts each of its axes; a map of the card can take it "
+    "as its output and name its query and key"
+)
 
 
 def export_module(
@@ -49,7 +59,9 @@ def export_module(
         observed = _observe(network, known.card)
     except BundleError as error:  # the preprocessing that the card states is impossible
         raise ExportError(error.message) from error
-    complete = complete_card(with_found_maps(card, observed), observed)
+    card = with_found_maps(card, observed)
+    _warn_of_missing_maps(card, observed)
+    complete = complete_card(card, observed)
     trained = TrainedModel(
         network.described(complete),
         complete.card,
@@ -65,6 +77,16 @@ def export_module(
         half_weights=half_weights,
         interventions=interventions,
     )
+
+
+def _warn_of_missing_maps(card: cards.Card, observed: Mapping[str, Observed]) -> None:
+    """Warn of attention that becomes no map, and of a module in which none was found."""
+    named = {each.output for each in card.maps.values()} | set(card.maps)
+    left = [name for name, each in observed.items() if each.is_inner and name not in named]
+    if left:
+        warnings.warn(f"the attention of {listed(left)} {_UNCLEAR}", stacklevel=4)
+    elif not card.maps:
+        warnings.warn(_NO_MAPS, stacklevel=4)
 
 
 def _observe(network: ImportedModule, card: Card) -> dict[str, Observed]:

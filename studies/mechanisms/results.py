@@ -3,12 +3,17 @@
 import json
 import lzma
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from studies.mechanisms.bits import packed, unpacked
+
 FILE = Path(__file__).parents[1] / "records" / "mechanisms.jsonl.xz"
+_TOGETHER = "right"  # the kind of a row with the right answers of all runs of a task
 
 
 @dataclass
@@ -27,6 +32,9 @@ class Results:
             for line in lzma.decompress(self.file.read_bytes()).decode().splitlines():
                 row = json.loads(line)
                 key = row["kind"], row["configuration"], row["seed"]
+                if row["kind"] == _TOGETHER:
+                    self._take_apart(row)
+                    continue
                 self.rows.pop(key, None)  # rows stay in the order in which they were added
                 self.rows[key] = row
 
@@ -51,10 +59,26 @@ class Results:
         self.rows[kind, configuration, seed] = row
 
     def pack(self) -> None:
-        """Write the file again as one stream, which takes half of the space of many."""
+        """Write the file again as one stream, which takes half of the space of many.
+
+        Right answers are written example by example for all runs of a task: runs agree on examples more than examples
+        of a run do.
+        """
         self.read()
-        lines = b"".join(_line(row) for row in self.rows.values())
-        self.file.write_bytes(lzma.compress(lines, preset=9 | lzma.PRESET_EXTREME))
+        rows = [{name: value for name, value in row.items() if name != "right"} for row in self.rows.values()]
+        for (task, count), runs in _by_task(row for row in self.rows.values() if "right" in row).items():
+            right = np.stack([unpacked(run["right"], count) for run in runs], axis=1)
+            rows.append({"kind": _TOGETHER, "configuration": task, "seed": count, "right": packed(right.ravel())})
+        self.file.write_bytes(lzma.compress(b"".join(map(_line, rows)), preset=9 | lzma.PRESET_EXTREME))
+
+    def _take_apart(self, together: Mapping[str, Any]) -> None:
+        """Give the runs of a task, which were read before, their right answers."""
+        count = together["seed"]
+        whole = (row for row in self.rows.values() if row["kind"] == "run" and "right" not in row)
+        runs = _by_task(whole)[together["configuration"], count]
+        right = unpacked(together["right"], count * len(runs)).reshape(count, len(runs))
+        for run, answers in zip(runs, right.T, strict=True):
+            run["right"] = packed(answers)
 
     def latest(self, task: str) -> str:
         """The fingerprint of the data that the task's latest run read; empty where there is none."""
@@ -64,6 +88,14 @@ class Results:
     def of(self, kind: str, configuration: str) -> Iterator[dict[str, Any]]:
         """All seeds of one configuration."""
         return (row for (k, c, _), row in sorted(self.rows.items()) if (k, c) == (kind, configuration))
+
+
+def _by_task(runs: Iterable[dict[str, Any]]) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """Group runs by their task and its number of examples."""
+    grouped: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for run in runs:
+        grouped.setdefault((run["configuration"].partition(" / ")[0], run["examples"]), []).append(run)
+    return grouped
 
 
 def _line(row: dict[str, Any]) -> bytes:

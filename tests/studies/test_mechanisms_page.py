@@ -330,3 +330,21 @@ def test_a_task_is_learned_from_as_many_examples_as_it_says(name: str) -> None:
 
 def test_what_is_kept_of_every_run_is_small() -> None:
     assert FILE.stat().st_size <= 500_000
+
+
+def test_packed_results_are_the_same_and_go_on(results: Results) -> None:
+    chance = np.random.default_rng(0)
+    for name, task in (("a", "recall"), ("b", "recall"), ("a", "copy"), (UNIFORM, "recall")):
+        filed(results, name, chance.random(37) < 0.7, task=task)
+    results.add("latency", "recall / a", 0, ms=1.0)
+    before = dict(results.rows)
+    results.pack()
+    assert Results(results.file).rows == before and list(Results(results.file).rows) == list(before)
+    filed(results, "a", np.ones(37, bool))
+    filed(results, "c", np.zeros(37, bool))
+    for _ in range(2):
+        results.read()
+        again = Results(results.file)
+        assert again.rows == results.rows and again.rows["run", "recall / b", 0] == before["run", "recall / b", 0]
+        assert again.rows["run", "recall / a", 0]["right"] == packed(np.ones(37, bool))
+        results.pack()

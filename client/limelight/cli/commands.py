@@ -38,6 +38,7 @@ KNOWN = {
     "attend": Command("Show a model's attention.", "limelight.cli.attend:attend"),
     "generate": Command("Generate text, token by token.", "limelight.cli.generate:generate"),
     "view": Command("Open a page that shows attention.", "limelight.cli.view:view"),
+    "headvis": Command("Write a model's heads for HeadVis, a viewer.", "limelight.cli.headvis:headvis"),
     "bench": Command("Measure throughput and latency.", "limelight.cli.bench.command:bench"),
     "evaluate": Command("Measure what a model's attention is worth.", "limelight.cli.evaluate.command:evaluate"),
     "completion": Command("Print the code for completion in a shell.", "limelight.cli.completion:completion"),

@@ -126,10 +126,6 @@ def _mapped(change: Callable[[Tensor], Any], value: Any) -> Any:
     return type(value)(_mapped(change, each) for each in value) if isinstance(value, list | tuple) else value
 
 
-def _there(value: Tensor, known: Mapping[int, Pretended]) -> Pretended:
-    return known[id(value)] if id(value) in known else Pretended(value)
-
-
 def _here(value: Tensor) -> Tensor:
     return value.here if isinstance(value, Pretended) else value
 

@@ -4,6 +4,7 @@ A program of its own, because PyTorch knows the device from then on.
 """
 
 import json
+import os
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -126,7 +127,8 @@ def main() -> None:
                 check()
         except Exception:
             failed[name] = traceback.format_exc(limit=-3)
-    print(json.dumps(failed))
+    print(json.dumps(failed), flush=True)
+    os._exit(0)  # threads of PyTorch that outlive the device can abort an orderly end
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Shared fixtures: where the data sets are, and which tests need them."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -43,6 +44,12 @@ def data() -> Path:
     folder = data_folder()
     assert folder is not None, "mark the test with `data`"
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quiet_exporters() -> None:
+    """Exporters of traces give up on a collector in their own time, in the log of whichever test runs by then."""
+    logging.getLogger("opentelemetry.exporter").propagate = False
 
 
 @pytest.fixture(scope="session", autouse=True)

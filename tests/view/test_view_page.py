@@ -6,6 +6,7 @@ import json
 import re
 import threading
 import wave
+from collections.abc import Callable
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -395,28 +396,24 @@ def test_a_long_text_is_read_in_windows_and_rows(opened: Opened) -> None:
     count = queries.count()
     assert eventually(lambda: any(f"rows=0-{count}&columns=0-{count}&most=1x{count}" in url for url, _ in asked))
 
-    def ask(act: Any) -> str:
-        with tab.expect_response(re.compile("/heads/")) as response:
+    def ask(act: Callable[[], None], wanted: str) -> str:
+        """Act, and wait for the answer to a request of such a window; others may come between."""
+        with tab.expect_response(re.compile(f"/heads/[^?]*[?]{wanted}")) as response:
             act()
         return str(response.value.url.partition("?")[2])
 
-    assert ask(queries.nth(31).hover) == f"rows=31-32&columns=0-{count}&most=1x{count}"
+    ask(queries.nth(31).hover, f"rows=31-32&columns=0-{count}&most=1x{count}")
     shown = tab.locator(".caption").nth(1)
     assert eventually(lambda: "“cat” looks at" in shown.inner_text()) and any(shades(tab))
     assert not any(shades(tab)[-200:])  # far below what is seen
     keys.nth(count - 1).scroll_into_view_if_needed()
     assert eventually(lambda: any(shades(tab)[-200:]))
-    assert ask(keys.nth(count - 2).hover).startswith(f"rows=0-{count}&columns={count - 2}-{count - 1}&")
+    ask(keys.nth(count - 2).hover, f"rows=0-{count}&columns={count - 2}-{count - 1}&")
     assert eventually(lambda: any(shades(tab, "Queries")))
-    assert "A pixel is the mean of" in tab.locator(".map .buttons").inner_text()
-    whole = ask(tab.get_by_label("Zoom in").click)
-    assert ask(tab.get_by_label("Zoom in").click) != whole
+    part = f"rows=(?!0-{count}&)"
+    once = ask(tab.get_by_label("Zoom in").click, part)
+    ask(tab.get_by_label("Zoom in").click, f"(?!{re.escape(once)}){part}")
     assert "window=" in tab.evaluate("location.hash")
-    tab.locator(".menu summary").click()
-    with tab.expect_download() as download:
-        tab.locator("#save").get_by_role("button", name="JSON").click()
-    saved = json.loads(Path(download.value.path()).read_text())
-    assert sum(saved["mean"]) == pytest.approx(1, abs=0.05) and len(saved["rows"]["31"]) == count
     # No answer has all weights of a head.
     assert max(size for _, size in asked) < count * count // 4
 

@@ -142,11 +142,15 @@ def with_found_maps(card: cards.Card, observed: Mapping[str, Observed]) -> cards
 
     Left out are those whose axes no label set counts, or several do.
     """
-    named = {each.output for each in card.maps.values()} | set(card.maps)
-    inner = {name: each for name, each in observed.items() if each.is_inner and name not in named}
-    guessed = {name: guess_map(card, each) for name, each in inner.items()}
+    guessed = {name: guess_map(card, each) for name, each in unnamed(card, observed).items()}
     found = {name: replace(each, summary=f"Attention of {name}.") for name, each in guessed.items() if each is not None}
     return replace(card, maps={**card.maps, **found})
+
+
+def unnamed(card: cards.Card, observed: Mapping[str, Observed]) -> dict[str, Observed]:
+    """Return the inner tensors of weights that no map of a card names."""
+    named = {each.output for each in card.maps.values()} | set(card.maps)
+    return {name: each for name, each in observed.items() if each.is_inner and name not in named}
 
 
 def guess_map(card: cards.Card, tensor: Observed) -> cards.Map | None:

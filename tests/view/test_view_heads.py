@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from limelight.view.heads import Head, HeadError
+from limelight.view.heads import Head
+from limelight.view.refusals import RefusedError
 from limelight.view.server import PageServer
 from tests.view.conftest import page_of
 from tests.view.hostile import hostile
@@ -57,7 +58,7 @@ def test_a_window_is_the_mean_of_its_rectangles() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     np.testing.assert_allclose(head.window((4, 5), (0, 31), (9, 99)), weights[4:5], rtol=1e-6)
     for wrong in (((0, 24), (0, 31)), ((5, 5), (0, 31)), ((0, 23), (30, 32))):
-        with pytest.raises(HeadError, match="no range"):
+        with pytest.raises(RefusedError, match="no range"):
             head.window(*wrong, (5, 5))
 
 

@@ -12,7 +12,7 @@ from typing import IO, Any, TypeAlias
 
 from limelight.attended import Attended
 from limelight.cli import CommandError
-from limelight.cli.input_rows import instance_of, needed, rows
+from limelight.cli.input_rows import instances, needed
 from limelight.descriptions import Model
 from limelight.errors import Error, InputError
 from limelight.predictions import Prediction
@@ -103,16 +103,10 @@ class _Counts:
 def _answer(file: Path, written: IO[str], model: Model, answering: Answering, counts: _Counts) -> int:
     read: deque[tuple[int, Error | None]] = deque()
 
-    def instances() -> Iterator[values_pb2.Instance]:
-        for number, row in rows(file, model):
-            if number <= counts.last:
-                continue
-            try:
-                instance = instance_of(row, model, file.parent)
-            except InputError as error:
-                read.append((number, error))
-            except (OSError, TypeError) as error:
-                read.append((number, InputError(str(error))))
+    def sent() -> Iterator[values_pb2.Instance]:
+        for number, instance in instances(file, model, after=counts.last):
+            if isinstance(instance, InputError):
+                read.append((number, instance))
             else:
                 read.append((number, None))
                 yield instance
@@ -128,7 +122,7 @@ def _answer(file: Path, written: IO[str], model: Model, answering: Answering, co
             write(read.popleft()[0], refused)
 
     try:
-        for answer in answering(instances()):
+        for answer in answering(sent()):
             write_unsent()
             write(read.popleft()[0], answer)
         write_unsent()

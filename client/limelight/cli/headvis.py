@@ -8,7 +8,7 @@ import typer
 
 from limelight.cli import CommandError, options
 from limelight.cli.connection import Connection, with_connection_options
-from limelight.cli.input_rows import instance_of, rows
+from limelight.cli.input_rows import instances
 from limelight.errors import InputError
 from limelight.headvis import write
 
@@ -30,11 +30,11 @@ def headvis(
     with connection.client() as client:
         description = client.model(model, version)
         read, wrong = [], []
-        for number, row in rows(file, description):
-            try:
-                read.append(instance_of(row, description, file.parent))
-            except (InputError, OSError, TypeError) as error:
-                wrong.append(f"line {number}: {error}")
+        for number, instance in instances(file, description):
+            if isinstance(instance, InputError):
+                wrong.append(f"line {number}: {instance}")
+            else:
+                read.append(instance)
         if not read:
             raise CommandError(f"{file} has no row that can be asked" + (f"; {wrong[0]}" if wrong else ""))
         try:
@@ -42,7 +42,7 @@ def headvis(
                 out,
                 description,
                 read,
-                lambda instances, names: client.attend_many(model, instances, version=version, maps=names),
+                lambda asked, names: client.attend_many(model, asked, version=version, maps=names),
             )
         except OSError as error:
             raise CommandError(f"{error.filename or out}: {error.strerror}") from error

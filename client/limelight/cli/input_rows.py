@@ -39,6 +39,24 @@ def rows(file: Path, model: Model) -> Iterator[Row]:
     return readers[file.suffix.lower()](file, model)
 
 
+def instances(file: Path, model: Model, *, after: int = 0) -> Iterator[tuple[int, values_pb2.Instance | InputError]]:
+    """Yield the instances of a file's rows, or what is wrong with a row, by the number of the line.
+
+    Args:
+        after: number of the line behind which to begin.
+    Raises: as `rows`.
+    """
+    for number, row in rows(file, model):
+        if number <= after:
+            continue
+        try:
+            yield number, instance_of(row, model, file.parent)
+        except InputError as error:
+            yield number, error
+        except (OSError, TypeError) as error:
+            yield number, InputError(str(error))
+
+
 def _json_lines(file: Path, _: Model) -> Iterator[Row]:
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):

@@ -18,20 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limelight.view.refusals import RefusedError
 from limelight.view.upstream import Upstream
 
 Floats = npt.NDArray[np.float32]
 MOST_BYTES = 2**31  # of all heads that are kept
 MOST_CELLS = 2**22  # of a window
-
-
-class HeadError(Exception):
-    """A head that cannot be kept. status: of HTTP; name: of gRPC."""
-
-    def __init__(self, status: int, name: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.name = name
 
 
 @dataclass(frozen=True)
@@ -53,17 +45,17 @@ class Head:
             rows, columns: first, and one past the last.
             most: rows and columns of the answer; fewer entries than that are not pooled.
         Returns: float32 [row, column], each cell the mean of a range of queries and one of keys.
-        Raises: HeadError: the window is not inside the head, or too large.
+        Raises: RefusedError: the window is not inside the head, or too large.
         """
         bounds = []
         for (first, end), size, cells in zip((rows, columns), self.values.shape, most, strict=True):
             if not 0 <= first < end <= size or cells < 1:
-                raise HeadError(400, "INVALID_ARGUMENT", f"{first}-{end} is no range of {size} entries")
+                raise RefusedError(400, "INVALID_ARGUMENT", f"{first}-{end} is no range of {size} entries")
             count = min(cells, end - first)
             bounds.append(first + np.arange(count + 1) * (end - first) // count)
         down, across = bounds
         if (len(down) - 1) * (len(across) - 1) > MOST_CELLS:
-            raise HeadError(400, "INVALID_ARGUMENT", f"a window has at most {MOST_CELLS} cells")
+            raise RefusedError(400, "INVALID_ARGUMENT", f"a window has at most {MOST_CELLS} cells")
         if len(down) - 1 == rows[1] - rows[0]:
             sums = self.values[slice(*rows), slice(*columns)] * self.scales[slice(*rows), np.newaxis]
         else:
@@ -87,10 +79,10 @@ class Heads:
         self._lock = threading.Lock()
 
     def get(self, name: str) -> Head:
-        """Give a head. Raises: HeadError: it is kept no longer."""
+        """Give a head. Raises: RefusedError: it is kept no longer."""
         with self._lock:
             if name not in self._kept:
-                raise HeadError(404, "NOT_FOUND", "this head is kept no longer: choose it again under Head")
+                raise RefusedError(404, "NOT_FOUND", "this head is kept no longer: choose it again under Head")
             self._kept.move_to_end(name)
             return self._kept[name]
 
@@ -103,7 +95,7 @@ class Heads:
             has_left: whether nobody waits for the head any more, asked between chunks.
         Returns: the name by which `get` knows it, and the head.
         Raises:
-            HeadError: the server refuses, or the head has more weights than are kept.
+            RefusedError: the server refuses, or the head has more weights than are kept.
             ConnectionAbortedError: nobody waits.
         """
         body = json.dumps(request).encode()
@@ -114,7 +106,7 @@ class Heads:
         try:
             head = self._streamed(path, body, has_left)
         except (ValueError, KeyError) as error:
-            raise HeadError(502, "UNAVAILABLE", f"the server sent a head that cannot be read ({error})") from error
+            raise RefusedError(502, "UNAVAILABLE", f"the server sent a head that cannot be read ({error})") from error
         with self._lock:
             self._kept[name] = head
             while sum(each.values.size for each in self._kept.values()) > MOST_BYTES:
@@ -128,7 +120,7 @@ class Heads:
                 raise ConnectionAbortedError
             if event == "error":
                 told = json.loads(data)["error"]
-                raise HeadError(502, told["status"], told["message"])
+                raise RefusedError(502, told["status"], told["message"])
             if event == "start":
                 (streamed,) = json.loads(data)["start"]["maps"]
                 head = _empty(streamed["shape"])
@@ -140,7 +132,7 @@ class Heads:
                 head.scales[here] = np.ravel(chunk["scales"]["data"])
             elif event == "end" and head is not None:
                 return head
-        raise HeadError(502, "UNAVAILABLE", "the server ended the stream of this head early: run the input again")
+        raise RefusedError(502, "UNAVAILABLE", "the server ended the stream of this head early: run the input again")
 
     def _events(self, path: str, body: bytes) -> Iterator[tuple[str, bytes]]:
         """Yield names and data of server-sent events."""
@@ -151,7 +143,7 @@ class Heads:
             response = connection.getresponse()
             if response.status != 200:
                 told = json.loads(response.read())["error"]
-                raise HeadError(response.status, told["status"], told["message"])
+                raise RefusedError(response.status, told["status"], told["message"])
             event = ""
             for line in response:
                 if line.startswith(b"event: "):
@@ -160,21 +152,21 @@ class Heads:
                     yield event, line[6:]
         except (OSError, http.client.HTTPException) as error:
             message = f"{self._upstream.address} did not send the head ({error or type(error).__name__})"
-            raise HeadError(502, "UNAVAILABLE", message) from error
+            raise RefusedError(502, "UNAVAILABLE", message) from error
         finally:
             connection.close()
 
 
 def _empty(shape: list[int]) -> Head:
     if len(shape) != 3 or shape[0] != 1:
-        raise HeadError(400, "INVALID_ARGUMENT", f"one head [1, query, key] can be kept, not {shape}")
+        raise RefusedError(400, "INVALID_ARGUMENT", f"one head [1, query, key] can be kept, not {shape}")
     rows, columns = shape[1:]
     if rows * columns > MOST_BYTES:
         message = (
             f"a head of {rows} × {columns} weights is more than the page keeps: shorten the input, or read single rows "
             "with `limelight attend --query`"
         )
-        raise HeadError(413, "RESOURCE_EXHAUSTED", message)
+        raise RefusedError(413, "RESOURCE_EXHAUSTED", message)
     with tempfile.TemporaryFile(prefix="limelight-") as file:
         return Head(np.memmap(file, np.uint8, "w+", shape=(rows, columns)), np.zeros(rows, np.float32))
 

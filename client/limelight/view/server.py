@@ -20,7 +20,8 @@ from importlib import resources
 from socket import AF_INET, AF_INET6, MSG_PEEK
 from typing import Any
 
-from limelight.view.heads import HeadError, Heads
+from limelight.view.heads import Heads
+from limelight.view.refusals import RefusedError
 from limelight.view.upstream import Upstream
 
 KEY_HEADER = "X-Limelight-Key"
@@ -107,15 +108,6 @@ def page_files() -> Mapping[str, tuple[str, bytes]]:
     return found | {"/": found["/index.html"]}
 
 
-class _RefusedError(Exception):
-    """A request that is not passed on."""
-
-    def __init__(self, status: int, name: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.name = name
-
-
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "limelight", ""
@@ -149,11 +141,11 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             file = page_files().get(self.path.partition("?")[0])
             if self.command != "GET" or file is None:
-                raise _RefusedError(404, "NOT_FOUND", "there is nothing at this path")
+                raise RefusedError(404, "NOT_FOUND", "there is nothing at this path")
             self._send(200, *file)
         except ConnectionAbortedError:
             self.close_connection = True
-        except (_RefusedError, HeadError) as error:
+        except RefusedError as error:
             told = {"code": error.status, "status": error.name, "message": str(error)}
             self._send(error.status, "application/json", json.dumps({"error": told}).encode())
 
@@ -163,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         is_valid = stated.isascii() and stated.isdecimal() and "Transfer-Encoding" not in self.headers
         if not is_valid or int(stated) > _LARGEST_BODY:
             self.close_connection = True
-            raise _RefusedError(
+            raise RefusedError(
                 413, "RESOURCE_EXHAUSTED", f"a request states its length, of at most {_LARGEST_BODY} bytes"
             )
         return self.rfile.read(int(stated))
@@ -175,18 +167,18 @@ class _Handler(BaseHTTPRequestHandler):
             ipaddress.ip_address(name)
             return  # a number is no name that somebody else can point here
         if name not in ("localhost", self.server.host):
-            raise _RefusedError(403, "PERMISSION_DENIED", "this name is not one of the page's: use its printed address")
+            raise RefusedError(403, "PERMISSION_DENIED", "this name is not one of the page's: use its printed address")
 
     def _check_caller(self) -> None:
         host = self.headers.get("Host", "")
         is_own = self.headers.get("Origin") in (None, f"http://{host}", f"https://{host}")
         if not is_own or self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
-            raise _RefusedError(403, "PERMISSION_DENIED", "calls from pages of other origins are refused")
+            raise RefusedError(403, "PERMISSION_DENIED", "calls from pages of other origins are refused")
         if self.command == "POST" and self.headers.get_content_type() != "application/json":
-            raise _RefusedError(415, "INVALID_ARGUMENT", "a call has the media type application/json")
+            raise RefusedError(415, "INVALID_ARGUMENT", "a call has the media type application/json")
         key = self.server.key.encode()
         if key and not secrets.compare_digest(self.headers.get(KEY_HEADER, "").encode(), key):
-            raise _RefusedError(403, "PERMISSION_DENIED", "the key is wrong: open the address that was printed")
+            raise RefusedError(403, "PERMISSION_DENIED", "the key is wrong: open the address that was printed")
 
     def _keep_head(self, body: bytes) -> None:
         """Stream a head from the server, and tell its name."""
@@ -196,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (ValueError, KeyError, TypeError):
             model, request = "", None
         if not re.fullmatch(_MODEL, model):
-            raise _RefusedError(400, "INVALID_ARGUMENT", "a head is asked for with the path of its model and a request")
+            raise RefusedError(400, "INVALID_ARGUMENT", "a head is asked for with the path of its model and a request")
         name, head = self.server.heads.keep(model, request, self._has_left)
         told = {"name": name, "shape": head.values.shape, "largest": head.largest}
         self._send(200, "application/json", json.dumps(told).encode())
@@ -222,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
             except (OSError, http.client.HTTPException) as error:
                 reason = str(error) or type(error).__name__
                 message = f"no server answers at {upstream.address} ({reason})"
-                raise _RefusedError(502, "UNAVAILABLE", message) from error
+                raise RefusedError(502, "UNAVAILABLE", message) from error
             headers = {name: response.headers[name] for name in _RETURNED if name in response.headers}
             if "Content-Length" not in headers:  # a stream ends with its connection
                 headers["Connection"] = "close"

@@ -20,7 +20,7 @@ from export.execution.pytorch_runner import to_tensors
 from export.execution.random_inputs import RandomInputs, collate_rows
 from export.importing import cards
 from export.importing.describe import card_of_inputs, complete_card
-from export.importing.maps import with_found_maps
+from export.importing.maps import unnamed, with_found_maps
 from export.importing.module.network import ImportedModule
 from export.importing.observed import Observed, listed
 from export.interface import max_sizes
@@ -81,9 +81,7 @@ def export_module(
 
 def _warn_of_missing_maps(card: cards.Card, observed: Mapping[str, Observed]) -> None:
     """Warn of attention that becomes no map, and of a module in which none was found."""
-    named = {each.output for each in card.maps.values()} | set(card.maps)
-    left = [name for name, each in observed.items() if each.is_inner and name not in named]
-    if left:
+    if left := unnamed(card, observed):
         warnings.warn(f"the attention of {listed(left)} {_UNCLEAR}", stacklevel=4)
     elif not card.maps:
         warnings.warn(_NO_MAPS, stacklevel=4)

@@ -13,7 +13,18 @@ _CHARACTERS_A_WORD = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextInput(Input):
+class _TokenisedInput(Input):
+    """An input that a tokenizer reads, whose file comes with it."""
+
+    tokenizer: Tokenizer
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        return {self.tokenizer.file: self.tokenizer.text}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextInput(_TokenisedInput):
     """A text -> `<prefix>_ids` [token] and `<prefix>_mask`.
 
     dimension: name of the axis; special_tokens: whether the tokenizer adds its own (an end, say).
@@ -21,7 +32,6 @@ class TextInput(Input):
 
     name: str = "text"
     summary: str
-    tokenizer: Tokenizer
     max_tokens: int
     prefix: str = "token"
     dimension: str = "token"
@@ -46,10 +56,6 @@ class TextInput(Input):
     @property
     def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
         return [_tokenize(self.tokenizer, self.tensor, special_tokens=self.special_tokens)]
-
-    @property
-    def files(self) -> Mapping[str, str]:
-        return {self.tokenizer.file: self.tokenizer.text}
 
     def tokens(self, name: str = "tokens", *, words: bool = False) -> LabelSet:
         """Its tokens. words: whether answers state the word of each."""
@@ -76,7 +82,7 @@ def forced_target(tokenizer: Tokenizer, max_new_tokens: int, *, special_tokens: 
 
 
 @dataclass(frozen=True, kw_only=True)
-class DocumentInput(Input):
+class DocumentInput(_TokenisedInput):
     """A document -> `token_ids` [sentence, word] and `token_mask`.
 
     max_characters: of a sentence; a longer one is split at white space.
@@ -84,7 +90,6 @@ class DocumentInput(Input):
 
     name: str = "document"
     summary: str = "A text of one or more sentences."
-    tokenizer: Tokenizer
     max_sentences: int
     max_words: int
     max_characters: int = 0
@@ -109,10 +114,6 @@ class DocumentInput(Input):
     @property
     def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
         return [self.split, _tokenize(self.tokenizer, "token_ids")]
-
-    @property
-    def files(self) -> Mapping[str, str]:
-        return {self.tokenizer.file: self.tokenizer.text}
 
     @property
     def sentences(self) -> LabelSet:
@@ -164,12 +165,11 @@ class WordsInput(DocumentInput):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairInput(Input):
+class PairInput(_TokenisedInput):
     """Two texts -> `first_ids` [first] and `second_ids` [second], each with its mask."""
 
     name: str = "pair"
     summary: str
-    tokenizer: Tokenizer
     max_tokens: int
     kind = model_pb2.INPUT_KIND_PAIR
 
@@ -182,10 +182,6 @@ class PairInput(Input):
     @property
     def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
         return [_tokenize(self.tokenizer, "first_ids", second="second_ids")]
-
-    @property
-    def files(self) -> Mapping[str, str]:
-        return {self.tokenizer.file: self.tokenizer.text}
 
     @property
     def first(self) -> LabelSet:
@@ -203,7 +199,7 @@ class PairInput(Input):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinedPairInput(Input):
+class JoinedPairInput(_TokenisedInput):
     """Two texts as one sequence with the tokenizer's special tokens -> `token_ids` [token] and `token_mask`.
 
     segments: number of segments that the model tells apart, in `segment_ids` [token]; 0 for a model without them.
@@ -211,7 +207,6 @@ class JoinedPairInput(Input):
 
     name: str = "pair"
     summary: str
-    tokenizer: Tokenizer
     max_tokens: int
     segments: int = 0
     kind = model_pb2.INPUT_KIND_PAIR
@@ -234,10 +229,6 @@ class JoinedPairInput(Input):
     def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
         segments = self.segment_tensor if self.segments else ""
         return [_tokenize(self.tokenizer, self.tensor, special_tokens=True, segments=segments)]
-
-    @property
-    def files(self) -> Mapping[str, str]:
-        return {self.tokenizer.file: self.tokenizer.text}
 
     def tokens(self, name: str = "tokens", *, words: bool = False) -> LabelSet:
         """The tokens of both texts. words: whether answers state the word of each."""

@@ -1,4 +1,4 @@
-"""How much an answer may differ, by the numbers of the design."""
+"""Allowed differences of answers, by the numbers of the design."""
 
 import numpy as np
 import pytest

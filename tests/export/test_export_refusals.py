@@ -1,4 +1,4 @@
-"""What an export refuses, and what it says then. Nothing is left behind."""
+"""Refusals of an export and their messages. Nothing is left behind."""
 
 from collections.abc import Callable
 from dataclasses import replace

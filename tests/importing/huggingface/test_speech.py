@@ -109,7 +109,7 @@ def features(samples: Array) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def address(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the checkpoint is served."""
+    """Address at which the checkpoint is served."""
     repository = tmp_path_factory.mktemp("repository")
     import_checkpoint(folder, repository)
     with serving(repository) as running:
@@ -123,7 +123,7 @@ def client(address: str) -> Iterator[limelight.Client]:
 
 
 def generated(library: Any, samples: Array, **options: Any) -> list[int]:
-    """What transformers puts out behind the start token: the forced tokens, and STEPS more or up to the end token."""
+    """Output of transformers behind the start token: the forced tokens, and STEPS more or up to the end token."""
     with torch.no_grad():
         answer = library.generate(
             features(samples), max_new_tokens=STEPS, do_sample=False, return_dict_in_generate=True, **options

@@ -354,13 +354,14 @@ RESOURCE_EXHAUSTED with RetryInfo; *cancelled*: by gRPC itself, without.""",
         },
     ),
     "frontends": (
-        """## Several processes
+        """## Frontends
 
-`python -m benchmarks.frontends`, on {machine}, commit {commit}.""",
+`python -m benchmarks.frontends`, on {machine}, commit {commit}: `--frontends` before one engine, 0 for one process that
+does everything. The load generator shares the cores.""",
         {
             "calls": "{calls}",
             "callers": "{callers}",
-            "processes": "{processes}",
+            "frontends": "{processes}",
             "answers a second": "{rate:.0f}",
             "p50 / p99 ms": "{p50:.1f} / {p99:.1f}",
             "CPU ms a call": "{cpu:.2f}",

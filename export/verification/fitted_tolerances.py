@@ -62,7 +62,8 @@ class FittingComparison(Comparison):
         if not expected.size:
             return
         spread = self._spreads.setdefault(name, _Spread())
-        apart, scale = np.abs(actual.astype(np.float64) - expected), np.ones(())
+        apart = np.abs(actual.astype(np.float64) - expected)
+        scale: Array = np.ones(())
         if is_map:
             allowed = self._default(name)
             apart = np.maximum(apart - allowed.absolute, 0) / np.maximum(row_magnitude(expected), 1e-30)

@@ -119,7 +119,7 @@ def measure(repository: Path, tokens: int) -> Streamed:
     """Measure one length."""
     began, busy, own = time.perf_counter(), machine_seconds(), _own_seconds()
     with (
-        ServerProcess(repository, "--max-stream-bytes", "0") as server,
+        ServerProcess(repository) as server,
         grpc.insecure_channel(server.target) as channel,
     ):
         stub = service_pb2_grpc.AttentionServiceStub(channel)

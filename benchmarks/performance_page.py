@@ -33,7 +33,9 @@ Record = Mapping[str, Any]
 def page(folder: Path = RESULTS) -> str:
     """Write the page: one screen for somebody who chooses a server."""
     results = Results.load(folder / "serving.json.xz")
-    generation, overload = (read(folder / f"{name}.json.xz") for name in ("generation", "overload"))
+    generation, overload, frontends = (
+        read(folder / f"{name}.json.xz") for name in ("generation", "overload", "frontends")
+    )
     medians = Medians(results.rows)
     rows = [*_rows(medians), *_generation(generation), *_overload(overload)]
     commits = {"serving": results.commit, "generation": generation["commit"], "overload": overload["commit"]}
@@ -42,7 +44,7 @@ def page(folder: Path = RESULTS) -> str:
         "",
         *table(["answers a second", "callers", "Limelight", "Triton", "ONNX Runtime alone"], rows),
         "",
-        *_wrapped(_verdicts(medians, overload, has_gpu=(folder / "gpu.json.xz").exists())),
+        *_wrapped(_verdicts(medians, overload, frontends, has_gpu=(folder / "gpu.json.xz").exists())),
     ]
     return "\n".join([*parts, ""])
 
@@ -92,12 +94,23 @@ def _overload(record: Record) -> Iterator[list[str]]:
         yield [f"overload, {factor} × capacity: share of the capacity answered in time", "", cell, "–", "–"]
 
 
+def _gains(record: Record) -> dict[str, object]:
+    """Compare the largest number of frontends with one process, at the largest number of callers."""
+    rates = {(each["calls"], each["callers"], each["processes"]): each["rate"] for each in record["rows"]}
+    callers, count = max(each[1] for each in rates), max(each[2] for each in rates)
+    gains = {
+        name: rates[name, callers, count] / rates[name, callers, 0] for name in dict.fromkeys(one[0] for one in rates)
+    }
+    written = "; ".join(f"{name} {gain:.2f}" for name, gain in gains.items())
+    return {"callers": callers, "count": count, "gains": written}
+
+
 _UNMEASURED = """an H200 was at hand for some minutes. A decoder with caches and two models of the demo passed their
 self-test there; the faults that kept others from it are mended, and not tried there again. No speed is measured.
 `python -m benchmarks.gpu` does both"""
 
 
-def _verdicts(medians: Medians, overload: Record, *, has_gpu: bool) -> str:
+def _verdicts(medians: Medians, overload: Record, frontends: Record, *, has_gpu: bool) -> str:
     """Sort the rows of the page by who is faster, Limelight or Triton, and say what follows."""
     faster, equal, slower = [list[str]() for _ in range(3)]
     for name, section, lengths, what, callers in _COMPARED:
@@ -117,6 +130,7 @@ def _verdicts(medians: Medians, overload: Record, *, has_gpu: bool) -> str:
         least=min(each["goodput"] / each["capacity"] for each in beyond),
         gpu="figures are in the annex" if has_gpu else _UNMEASURED,
         most=max(each["goodput"] / each["capacity"] for each in beyond),
+        **_gains(frontends),
     )
 
 
@@ -264,6 +278,9 @@ Faster than Triton: {faster}. Equal within 5 %: {equal}.
 {slower}. A model of about 50 µs answers {tiny} calls a second for 32 callers, where a gRPC server in Python that
 computes nothing answers {echo}.
 
+**Frontends** are worth trying for many callers: with `--frontends {count}`, {callers} callers get this many times the
+answers of one process: {gains}.
+
 **Under overload** it refuses what would be late, with a time to retry, up to about three times its capacity. At ten
 times, {least:.0%} to {most:.0%} of the capacity is answered in time and gRPC cancels many calls: put a proxy that
 limits calls in front.
@@ -354,13 +371,14 @@ RESOURCE_EXHAUSTED with RetryInfo; *cancelled*: by gRPC itself, without.""",
         },
     ),
     "frontends": (
-        """## Several processes
+        """## Frontends
 
-`python -m benchmarks.frontends`, on {machine}, commit {commit}.""",
+`python -m benchmarks.frontends`, on {machine}, commit {commit}: `--frontends` before one engine, 0 for one process that
+does everything. The load generator shares the cores.""",
         {
             "calls": "{calls}",
             "callers": "{callers}",
-            "processes": "{processes}",
+            "frontends": "{processes}",
             "answers a second": "{rate:.0f}",
             "p50 / p99 ms": "{p50:.1f} / {p99:.1f}",
             "CPU ms a call": "{cpu:.2f}",

@@ -1,11 +1,14 @@
 """Allowed differences between a server's answers and PyTorch's, by execution provider."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
+
+# Outputs below this are scores of tokens that are never put out; those of models are far above.
+_NEVER = -5e3
 
 
 class Tolerances:
@@ -18,7 +21,8 @@ class Tolerances:
     def difference(self, name: str, actual: Array, expected: Array, *, is_map: bool) -> str:
         """Describe the difference of `actual` and `expected`; empty if it is within the tolerance.
 
-        Outputs: |a - b| <= absolute + relative |b|. Maps: the relative part refers to the row's largest weight.
+        Outputs: |a - b| <= absolute max(1, m) + relative |b|, where m is the largest magnitude of the row (the last
+        axis): a number near 0 has the rounding of those that it was computed beside. Maps: absolute + relative m.
         """
         if actual.shape != expected.shape:
             return f"{name} has shape {list(actual.shape)}, not {list(expected.shape)}"
@@ -26,10 +30,13 @@ class Tolerances:
             return ""
         if not np.issubdtype(expected.dtype, np.floating):
             return "" if np.array_equal(actual, expected) else f"{name} differs"
-        excess = np.abs(actual - expected) - self._allowed(
-            name, row_magnitude(expected) if is_map else np.abs(expected)
+        tolerance = self._tolerance(name)
+        allowed = (
+            _allowed_in_map(tolerance, expected)
+            if is_map
+            else tolerance.absolute * output_scale(expected) + tolerance.relative * np.abs(expected)
         )
-        if np.isfinite(actual).all() and (excess <= 0).all():
+        if np.isfinite(actual).all() and (np.abs(actual - expected) <= allowed).all():
             return ""
         return f"{name} differs by up to {float(np.abs(actual - expected).max()):.3g}"
 
@@ -38,34 +45,46 @@ class Tolerances:
 
         Impossible positions (the lowest score) stay what they are.
         """
-        allowed = self._allowed(name, row_magnitude(weights)) if weights.size else weights
+        allowed = _allowed_in_map(self._tolerance(name), weights) if weights.size else weights
         _, exponent = np.frexp(allowed / 4)
         step = np.ldexp(1.0, exponent - 1)  # a power of two, such that fractions end in zeros
         keep = (weights == np.finfo(weights.dtype).min) | (allowed == 0)
         result: Array = np.where(keep, weights, np.round(weights / step) * step).astype(weights.dtype)
         return result
 
-    def _allowed(self, name: str, magnitude: Array) -> Array:
-        tolerance = next((each for each in self._tolerances if each.name in ("", name)), bundle_pb2.Tolerance())
-        allowed: Array = tolerance.absolute + tolerance.relative * magnitude
-        return allowed
+    def _tolerance(self, name: str) -> bundle_pb2.Tolerance:
+        return next((each for each in self._tolerances if each.name in ("", name)), bundle_pb2.Tolerance())
+
+
+def _allowed_in_map(tolerance: bundle_pb2.Tolerance, expected: Array) -> Array:
+    allowed: Array = tolerance.absolute + tolerance.relative * row_magnitude(expected)
+    return allowed
 
 
 def row_magnitude(expected: Array) -> Array:
-    """Return the largest magnitude of each row, without impossible positions (the lowest score)."""
-    possible = expected > np.finfo(expected.dtype).min
-    magnitude: Array = np.where(possible, np.abs(expected), 0).max(axis=-1, keepdims=True)
-    return magnitude
+    """Return the largest magnitude of each row, [..., 1], without impossible positions (the lowest score)."""
+    return _largest(expected, expected > np.finfo(expected.dtype).min)
 
 
-def default_tolerances(maps: Iterable[str], scales: Mapping[str, float] | None = None) -> list[bundle_pb2.Tolerance]:
+def output_scale(expected: Array) -> Array:
+    """Return the factor of the absolute tolerance of each row of an output, [..., 1]: its largest magnitude or 1.
+
+    Scores of tokens that are never put out do not count.
+    """
+    scale: Array = np.maximum(1, _largest(expected, expected > _NEVER))
+    return scale
+
+
+def _largest(array: Array, counted: Array) -> Array:
+    magnitudes = np.where(counted, np.abs(array), 0)
+    largest: Array = magnitudes.max(axis=-1, keepdims=True) if array.ndim else magnitudes
+    return largest
+
+
+def default_tolerances(maps: Iterable[str]) -> list[bundle_pb2.Tolerance]:
     """Return the project's tolerances, which are ten times as large on CUDA.
 
     Outputs 1e-5 + 1e-4 relative; weights 1e-5 + 1e-3 of the row's largest.
-
-    Args:
-        scales: usual largest values of outputs, where above 1: their absolute tolerance is 1e-5 of that, since a number
-            near 0 beside large ones has their rounding.
     """
     tolerances = []
     for provider, factor in (("", 1.0), ("CUDAExecutionProvider", 10.0)):
@@ -73,10 +92,5 @@ def default_tolerances(maps: Iterable[str], scales: Mapping[str, float] | None =
         tolerances += [
             bundle_pb2.Tolerance(provider=provider, name=name, absolute=1e-5 * factor, relative=1e-3 * factor)
             for name in maps
-        ]
-        tolerances += [
-            bundle_pb2.Tolerance(provider=provider, name=name, absolute=1e-5 * factor * scale, relative=1e-4 * factor)
-            for name, scale in (scales or {}).items()
-            if scale > 1
         ]
     return tolerances

@@ -13,6 +13,7 @@ from export.execution import pytorch_runner
 from export.execution.onnx_runner import onnx_runtime
 from export.exported_graph import ExportedGraph
 from export.tracing.build import build_graphs
+from export.verification.compare_samples import compare_samples
 from export.verification.interventions import verified_interventions
 from export.verification.verify import verify
 from export.writing.exported_model import ExportedModel, write_exported
@@ -62,6 +63,7 @@ def export_model(
         graphs = [replace(graph, model=store_as_float16(graph.model)) for graph in graphs]
     reference = pytorch_runner.PyTorchReference(trained.model, trained.card)
     comparison = verify(graphs, reference, trained.card, largest_size=largest_size)
+    compare_samples(graphs, trained.card, trained.examples, samples, comparison)
     graphs = verified_interventions(graphs, reference, trained.card, comparison)
     if interventions and not any(each.interventions for each in graphs):
         raise ExportError("no map of this model takes interventions: none is the weights of one attention, whole")

@@ -1,4 +1,4 @@
-"""How many bytes of its own the GNU C library has given out in this process; it alone says that."""
+"""Bytes that the GNU C library has given out in this process; it alone knows them."""
 
 import ctypes
 import platform

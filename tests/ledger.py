@@ -1,4 +1,4 @@
-"""What tests proved, kept between sessions: knows reports and a file, nothing of what is proved."""
+"""Results of tests, kept between sessions: knows reports and a file, nothing of what is proved."""
 
 import json
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class Ledger:
 
     @classmethod
     def read(cls, file: Path = FILE) -> "Ledger":
-        """What earlier sessions proved."""
+        """Results of earlier sessions."""
         return cls(json.loads(file.read_text(encoding="utf-8")) if file.exists() else {})
 
     def note(self, report: pytest.TestReport) -> None:

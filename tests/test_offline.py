@@ -73,7 +73,7 @@ def called(trace: Path) -> set[str]:
 
 
 def left_behind(home: Path) -> list[str]:
-    """What was written into a home, but for the server's own cache."""
+    """Files written into a home, but for the server's own cache."""
     files = (each.relative_to(home).as_posix() for each in home.rglob("*") if each.is_file())
     return [each for each in files if not each.startswith("cache/limelight/")]
 

@@ -1,4 +1,4 @@
-"""What installs, builds and trains: versions are named once, and nothing that is tracked is written unasked."""
+"""Installation, builds and training: versions are named once, and nothing that is tracked is written unasked."""
 
 import re
 import subprocess

@@ -18,7 +18,7 @@ IMAGE = "limelight.binpb.gz"
 
 
 def buf(*arguments: str, folder: Path = ROOT / "proto") -> str:
-    """What buf has to say of the protocol in a folder: nothing where all is well."""
+    """Complaints of buf about the protocol in a folder; empty where it has none."""
     command = [str(Path(sys.executable).parent / "buf"), *arguments]
     result = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
     assert result.returncode in (0, 100), result.stderr  # 100: it found something

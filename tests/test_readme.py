@@ -108,13 +108,13 @@ def serving(process: subprocess.Popen[str], pattern: str) -> str:
 
 @pytest.fixture(scope="module")
 def http() -> str:
-    """Where the demo serves HTTP."""
+    """Address at which the demo serves HTTP."""
     return f"127.0.0.1:{free_port()}"
 
 
 @pytest.fixture(scope="module")
 def metrics() -> str:
-    """Where the demo's metrics are."""
+    """Address of the demo's metrics."""
     return f"127.0.0.1:{free_port()}"
 
 

@@ -5,25 +5,19 @@ from dataclasses import dataclass, replace
 
 import onnx
 
-from bundle.generation import end_tokens
-from bundle.rows import Row
 from bundle.samples import Sample
 from export.conversion.float16 import convert_to_float16
 from export.conversion.int8 import quantise
 from export.conversion.precision import Precision
 from export.errors import ExportError
-from export.execution.generation import greedy_chooser, run_generation
 from export.execution.graph_network import graphs_as_network
-from export.execution.onnx_runner import GraphGenerationRunner, GraphSession
 from export.execution.pytorch_runner import PyTorchReference
-from export.execution.random_inputs import batch_sizes, collate_rows, neutral_noise
-from export.execution.row_answers import RowAnswer, generation_answer, single_pass_answers
 from export.exported_graph import ExportedGraph
+from export.verification.compare_samples import compare_samples
 from export.verification.comparison import Comparison
 from export.verification.fitted_tolerances import FittingComparison
 from export.verification.verify import compare_random_rows, verify
-from export.writing.samples import example_rows
-from models.cards.card import Card, Metric, TrainedModel
+from models.cards.card import Metric, TrainedModel
 from models.network import Network
 
 # Random rows, beside the cases of `verify`, to which tolerances are fitted: with 21 rows, two of 1,260 unseen outputs
@@ -70,7 +64,7 @@ def convert(
     reference = PyTorchReference(trained.model, card)
     verify(changed, reference, card, comparison)
     compare_random_rows(changed, reference, card, comparison, _EXTRA_ROWS)
-    _compare_samples(changed, trained, samples, comparison)
+    compare_samples(changed, card, trained.examples, samples, comparison)
     comparison.fit_tolerances()
     judge = trained.judge
     metrics = remeasure(judge, graphs_as_network(graphs, card), graphs_as_network(changed, card)) if judge else ()
@@ -91,38 +85,3 @@ def remeasure(judge: Judge, before: Network, after: Network) -> tuple[Metric, ..
     """
     found = zip(judge(before), judge(after), strict=True)
     return tuple(replace(new, float32=old.value) for old, new in found)
-
-
-def _compare_samples(
-    graphs: Sequence[ExportedGraph], trained: TrainedModel, samples: Sequence[Sample], comparison: Comparison
-) -> None:
-    """Compare the answers to the examples, alone and in one batch, as a server does at start."""
-    card = trained.card
-    rows = [
-        Row({**row.tensors, **neutral_noise(card, row.sizes)}, row.sizes, row.labels)
-        for row in example_rows(card, trained.examples)
-    ]
-    answer = _generation_answers(graphs, card) if card.generation is not None else _single_pass_answers(graphs, card)
-    batched = answer(rows) if card.generation is None else []
-    for number, (row, sample) in enumerate(zip(rows, samples, strict=True)):
-        expected = RowAnswer(sample.outputs, sample.maps, sample.token_ids)
-        for found in [*answer([row]), *batched[number : number + 1]]:
-            if found.token_ids != sample.token_ids:
-                raise ExportError(f"the converted graphs generate other tokens than PyTorch for example {number}")
-            comparison.compare_answers(found, expected, f"example {number}")
-
-
-def _single_pass_answers(graphs: Sequence[ExportedGraph], card: Card) -> Callable[[Sequence[Row]], list[RowAnswer]]:
-    session = GraphSession(graphs[0])
-    return lambda rows: single_pass_answers(card, session.run(collate_rows(card, rows)), rows)
-
-
-def _generation_answers(graphs: Sequence[ExportedGraph], card: Card) -> Callable[[Sequence[Row]], list[RowAnswer]]:
-    """Return a function that generates the answer to one row greedily."""
-    assert card.generation is not None
-    session, choose = GraphGenerationRunner(graphs, card), greedy_chooser(end_tokens(card.generation))
-    return lambda rows: [
-        generation_answer(
-            card, run_generation(session, card, collate_rows(card, rows), batch_sizes(rows), choose), rows[0], 0
-        )
-    ]

@@ -36,8 +36,8 @@ class Comparison:
         Args:
             reference: name of what the graphs are compared with, for messages.
         """
-        self._reference = reference
-        self.tolerances = default_tolerances(map_keys(card), card.scales)
+        self.reference = reference
+        self.tolerances = default_tolerances(map_keys(card))
         self._allowed = Tolerances(self.tolerances, "CPUExecutionProvider")
         self._differences: dict[str, _Difference] = {}
 
@@ -47,7 +47,7 @@ class Comparison:
             self.compare_arrays(name, actual.outputs[name], array, case)
         for name, weights in expected.maps.items():
             if not actual.maps[name].has_edges_of(weights):
-                raise ExportError(f"the exported graph's map {name} has other edges than {self._reference}'s ({case})")
+                raise ExportError(f"the exported graph's map {name} has other edges than {self.reference}'s ({case})")
             self.compare_arrays(name, actual.maps[name].weights, weights.weights, case, is_map=True)
 
     def compare_padding(self, batched: RowAnswer, alone: RowAnswer, case: str, *, padded: bool = True) -> None:
@@ -79,7 +79,7 @@ class Comparison:
             ExportError: names the output, the difference, and the case.
         """
         if problem := self._allowed.difference(name, actual, expected, is_map=is_map):
-            raise ExportError(f"the exported graph's answer differs from {self._reference}'s: {problem} ({case})")
+            raise ExportError(f"the exported graph's answer differs from {self.reference}'s: {problem} ({case})")
         self.record(name, actual, expected)
 
     def record(self, name: str, actual: Array, expected: Array) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bundle.tolerance import row_magnitude
+from bundle.tolerance import output_scale, row_magnitude
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from export.conversion.precision import Precision
@@ -25,9 +25,14 @@ _CPU = "CPUExecutionProvider"
 
 @dataclass
 class _Spread:
-    """The largest difference (of maps: relative to the row's largest weight), and the range of the answers."""
+    """The largest difference (of maps: relative to the row's largest weight), and the range of the answers.
+
+    scaled: the largest difference by the factor of its row's absolute tolerance. scale: the largest such factor.
+    """
 
     difference: float = 0.0
+    scaled: float = 0.0
+    scale: float = 1.0
     least: float = np.inf
     most: float = -np.inf
 
@@ -47,21 +52,26 @@ class FittingComparison(Comparison):
         if actual.shape != expected.shape or not np.isfinite(actual).all():
             wrong = "has values that are not finite" if actual.shape == expected.shape else "has another shape"
             raise ExportError(
-                f"as {self._precision} the graph's answer differs from {self._reference}'s: {name} {wrong} ({case})"
+                f"as {self._precision} the graph's answer differs from {self.reference}'s: {name} {wrong} ({case})"
             )
         self.record(name, actual, expected)
         if not np.issubdtype(expected.dtype, np.floating):
             if not np.array_equal(actual, expected):
-                raise ExportError(f"as {self._precision} the graph's {name} differs from {self._reference}'s ({case})")
+                raise ExportError(f"as {self._precision} the graph's {name} differs from {self.reference}'s ({case})")
             return
         if not expected.size:
             return
         spread = self._spreads.setdefault(name, _Spread())
         apart = np.abs(actual.astype(np.float64) - expected)
+        scale: Array = np.ones(())
         if is_map:
             allowed = self._default(name)
             apart = np.maximum(apart - allowed.absolute, 0) / np.maximum(row_magnitude(expected), 1e-30)
+        else:
+            scale = output_scale(expected)
         spread.difference = max(spread.difference, float(apart.max()))
+        spread.scaled = max(spread.scaled, float((apart / scale).max()))
+        spread.scale = max(spread.scale, float(scale.max()))
         possible = possible_values(expected)
         spread.least = min(spread.least, float(possible.min(initial=np.inf)))
         spread.most = max(spread.most, float(possible.max(initial=-np.inf)))
@@ -87,10 +97,10 @@ class FittingComparison(Comparison):
             if spread.difference and _MARGIN * spread.difference > limit:
                 raise ExportError(
                     f"{self._precision} is too coarse for this model: {name} differs by up to "
-                    f"{spread.difference:.3g} from {self._reference}'s, of {of}"
+                    f"{spread.difference:.3g} from {self.reference}'s, of {of}"
                 )
             for provider, margin in ((_CPU, _MARGIN), ("", _OTHER_MARGIN)):
-                part = min(margin * spread.difference, limit)
+                part = min(margin * spread.scaled, limit / spread.scale)
                 part = max(part, default.relative if name in self._maps else default.absolute)
                 measured.append(
                     bundle_pb2.Tolerance(provider=provider, name=name, absolute=default.absolute, relative=part)

@@ -26,8 +26,7 @@ class Card:
     edge.
     generation: for models that generate; graph names are `encoder` and `step`.
     tensors: how each tensor is put into a batch. noise: inputs that are drawn at random. written: as `generation`, for
-    PyTorch. single_rows: as `Bundle.single_rows`. scales: largest values of outputs, where they are known, to which
-    differences are compared.
+    PyTorch. single_rows: as `Bundle.single_rows`.
     """
 
     description: model_pb2.ModelDescription
@@ -39,7 +38,6 @@ class Card:
     generation: bundle_pb2.Generation | None = None
     noise: tuple[bundle_pb2.NoiseInput, ...] = ()
     written: Written | None = None
-    scales: Mapping[str, float] = field(default_factory=dict)
     single_rows: bool = False
 
     def bundle(self) -> bundle_pb2.Bundle:

@@ -1,4 +1,4 @@
-"""What is drawn is the same in every test."""
+"""Every test draws the same numbers."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What tests have proved about each mechanism, and the page made of it: run as a program, it writes `docs/taxonomy.md`.
+"""Evidence of tests about each mechanism, and the page made of it: run as a program, it writes `docs/taxonomy.md`.
 
 A test that has compared a mechanism says so with `record_property(*proof(…))`. Pytest hands that on with the test's
 report, and a `Ledger` keeps it in `build/evidence.json` for the tests that passed. A proof counts for a mechanism only
@@ -23,7 +23,7 @@ def implementation(thing: object) -> str:
 
 
 def proof(kind: str, mechanism: Mechanism, module: nn.Module) -> tuple[str, object]:
-    """What a test says once it has compared: the kind of evidence, the mechanism, the classes that took part."""
+    """Evidence of one comparison: its kind, the mechanism, the classes that took part."""
     assert kind in KINDS
     took_part = {implementation(type(part)) for part in module.modules()}
     took_part |= {implementation(part.function) for part in module.modules() if hasattr(part, "function")}

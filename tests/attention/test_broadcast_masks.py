@@ -61,7 +61,7 @@ def test_what_trains_an_alignment_counts_the_mask_written_out(mechanism: Mechani
 
 
 def signals(mechanism: Mechanism, module: Attention, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """What the alignment is trained by, for its scores of the inputs."""
+    """Loss that the alignment is trained by, for its scores of the inputs."""
     found: dict[str, Tensor] = {}
     align = module.align
     original = align.forward

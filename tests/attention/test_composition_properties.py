@@ -1,4 +1,4 @@
-"""What holds for every mechanism that has inputs of its own: padding, order, empty inputs, gradients; and sabotage."""
+"""Properties of every mechanism that has inputs of its own: padding, order, empty inputs, gradients; and sabotage."""
 
 from collections.abc import Callable
 

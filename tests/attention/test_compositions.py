@@ -76,7 +76,7 @@ ANYTHING = Context(
 
 @dataclass
 class Composition:
-    """How to build one around an attention that takes queries and keys of size D, and how to run it."""
+    """A composition around an attention that takes queries and keys of size D, and its run."""
 
     build: Callable[[Make], nn.Module]
     run: Callable[[nn.Module, Context | None], tuple]
@@ -206,7 +206,7 @@ REFUSES_ROWS = ("multi-hop", "label-wise", "capsules", "self-attention")
 
 
 def check(run: Callable[[], tuple], *, normalised: bool = True) -> tuple:
-    """What the instances get together is what each gets alone; weights are distributions where they are said to be."""
+    """The instances get the same together as alone; weights are distributions where they are said to be."""
     together = run()
     for place in range(SIZES.batch):
         SEEN.rows = slice(place, place + 1)

@@ -1,4 +1,4 @@
-"""What the small instances of the registry do not show: options, training modes, decoders that go step by step."""
+"""Details that the registry's small instances do not show: options, training modes, decoders that go step by step."""
 
 from dataclasses import replace
 from itertools import product

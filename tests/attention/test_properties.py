@@ -1,4 +1,4 @@
-"""What holds for every mechanism that declares it, whatever the numbers and lengths."""
+"""Properties that mechanisms declare, for any numbers and lengths."""
 
 from dataclasses import replace
 

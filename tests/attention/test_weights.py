@@ -1,4 +1,4 @@
-"""What modules say of their weights is so: cards claim nothing else."""
+"""Modules describe their weights as they are; cards claim nothing else."""
 
 import pytest
 import torch

@@ -1,1 +1,1 @@
-"""What stands in deploy/: rules, dashboards and compose files."""
+"""Tests of deploy/: rules, dashboards and compose files."""

@@ -115,7 +115,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to the attention of one row. head: the one that changes."""
+    """A change of the attention of one row. head: the one that changes."""
 
     kind: str
     head: int

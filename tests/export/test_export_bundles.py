@@ -1,4 +1,4 @@
-"""What an export leaves behind: read back, and run as a server would run it."""
+"""Written bundles, read back and run as a server would run them."""
 
 import getpass
 import socket

@@ -19,7 +19,7 @@ from tests.kit import examples
 
 @pytest.fixture
 def run_folder(tmp_path: Path) -> Path:
-    """What training leaves, of a small model that learned nothing."""
+    """Run folder of a small model that learned nothing."""
     config = VitConfig(classes=2, d_model=8, layers=1, heads=2, d_hidden=12)
     data = {"name": "none", "licence": "", "training_examples": 3, "held_out_examples": 1, "summary": ""}
     run = Run("vit", "", "vit", Blueprint(config, ("a", "b"), {}), Settings(), data)

@@ -1,19 +1,24 @@
-"""What an export refuses, and what it says then. Nothing is left behind."""
+"""Refusals of an export and their messages. Nothing is left behind."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from bundle.errors import BundleError
+from bundle.samples import Sample
 from bundle.values import Text
+from export import pipeline
 from export.errors import ExportError
 from export.execution.pytorch_runner import PyTorchReference, copy_for_export
 from export.pipeline import export_model
 from export.tracing.build import build_graphs
 from export.verification.verify import verify
 from limelight.cli import installing
+from models.cards.card import Card
 from models.network import Answer
 from tests.kit import tiny
 
@@ -111,6 +116,38 @@ def test_an_example_that_the_model_cannot_read(tmp_path: Path) -> None:
         export_model(trained, tmp_path)
     with pytest.raises(ExportError, match="at least one example"):
         export_model(replace(trained, examples=()), tmp_path)
+
+
+def shift_outputs(sample: Sample) -> Sample:
+    return replace(sample, outputs={name: array + np.float32(1e-3) for name, array in sample.outputs.items()})
+
+
+def exchange_tokens(sample: Sample) -> Sample:
+    return replace(sample, token_ids=[each + 1 for each in sample.token_ids])
+
+
+@pytest.mark.parametrize(
+    ("model", "card", "changed", "message"),
+    [
+        (tiny.Reader, tiny.reader_card, shift_outputs, r"answer differs from PyTorch's: logits .* \(example 0\)"),
+        (tiny.Writer, tiny.writer_card, shift_outputs, r"answer differs from PyTorch's: scores .* \(example 0\)"),
+        (tiny.Writer, tiny.writer_card, exchange_tokens, "generate other tokens than PyTorch for example 0"),
+    ],
+)
+def test_samples_that_a_server_would_refuse(
+    model: type[torch.nn.Module],
+    card: Callable[[], Card],
+    changed: Callable[[Sample], Sample],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make = pipeline.make_samples
+    monkeypatch.setattr(pipeline, "make_samples", lambda trained: [changed(each) for each in make(trained)])
+    torch.manual_seed(0)
+    with pytest.raises(ExportError, match=message):
+        export(model(), tmp_path, card())
+    assert left(tmp_path) == []
 
 
 def test_a_name_that_no_repository_may_hold(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What PyTorch's exporter gives, put right."""
+"""Programs of PyTorch's exporter, put right."""
 
 import gc
 
@@ -88,7 +88,7 @@ def test_recurrent_layers_are_traced_for_any_length(layer: nn.GRU | nn.LSTM) -> 
 
 
 class Parted(nn.Module):
-    """What ONNX has no operator for: a cell, parts of a list, sizes that are products, a type that is the same."""
+    """Nodes without an operator in ONNX: a cell, parts of a list, sizes that are products, a type that is the same."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -96,7 +96,7 @@ def several(repository: Path) -> tuple[Several, BundleFolder]:
 
 @pytest.fixture(scope="module")
 def page(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the code of the documentation's page defines, run in a folder of its own."""
+    """Names that the code of the documentation's page defines, run in a folder of its own."""
     (code,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:

@@ -62,7 +62,7 @@ def refusal(folder: Path, capsys: pytest.CaptureFixture[str], *options: str, fil
 
 
 def own_answer(file: Path, **inputs: np.ndarray) -> dict[str, np.ndarray]:
-    """What the file itself answers."""
+    """Answers of the file itself."""
     session = onnxruntime.InferenceSession(file.read_bytes(), providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_outputs()]
     return dict(zip(names, session.run(None, inputs), strict=True))

@@ -55,11 +55,11 @@ class Capped:
         return next(iter(frontends(self.process.pid)), self.process.pid)
 
     def resident(self) -> int:
-        """How many bytes of memory its processes have now."""
+        """Bytes of memory that its processes have now."""
         return self._status("VmRSS")
 
     def peak(self) -> int:
-        """How many bytes its processes have had at most, each since it started or since `forget_peak`."""
+        """Bytes that its processes have had at most, each since it started or since `forget_peak`."""
         return self._status("VmHWM")
 
     def forget_peak(self) -> None:
@@ -68,7 +68,7 @@ class Capped:
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
     def cpu_seconds(self) -> float:
-        """How many seconds of processors its processes have had."""
+        """Seconds of processors that its processes have had."""
         ticks = 0
         for pid in self.pids:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -108,7 +108,7 @@ def capped(
 
 @dataclass
 class Health:
-    """What one who asked for the health saw. seconds: that answers took. failures: of calls without a good answer."""
+    """Findings of a caller of the health. seconds: that answers took. failures: of calls without a good answer."""
 
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)

@@ -48,7 +48,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Mixed:
-    """What came of it. rows: that were answered. mixed: of them, those with another answer than alone.
+    """Results. rows: answered ones. mixed: those of them with another answer than alone.
 
     given_up: calls that ended without an answer. difference: the largest from the answer alone. told_apart: share of
     the pairs of rows whose answers differ by more than is allowed to one row's.
@@ -67,7 +67,7 @@ class Mixed:
 
 @dataclass
 class Counts:
-    """What the callers have found together. failed: calls that ended as none may, by what they ended with."""
+    """Findings of all callers. failed: calls that ended as none may, by what they ended with."""
 
     rows: int = 0
     calls: int = 0

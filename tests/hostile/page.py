@@ -61,7 +61,7 @@ def limit_table(rows: Iterable[tuple[str, float | None, float]]) -> list[str]:
 
 
 def summary(found: Soak) -> list[str]:
-    """What all rounds came to."""
+    """Results of all rounds."""
     rounds = found.rounds
     answered = sum(each.good.get("the same", 0) + each.good.get("not asked again", 0) for each in rounds)
     rows = [
@@ -98,7 +98,7 @@ def soak_limits(found: Soak) -> list[str]:
 
 
 def growth(found: Soak) -> Grown | None:
-    """How memory grew in the longest life; None where it was too short to tell."""
+    """Growth of memory in the longest life; None where it was too short to tell."""
     lives = [[each for each in found.rounds if each.life == life] for life in range(1, found.lives + 1)]
     longest = max(lives, key=len, default=[])
     return grown(list(accumulate(each.calls for each in longest)), [each.memory for each in longest])

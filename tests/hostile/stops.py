@@ -51,7 +51,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class Work:
-    """What is asked all the while: the message of a call that answers once, and of one that answers with a stream.
+    """Calls of the whole time: the message of a call that answers once, and of one that answers with a stream.
 
     pause: seconds that a caller waits between two calls.
     """
@@ -63,7 +63,7 @@ class Work:
 
 @dataclass
 class Outcome:
-    """What callers and servers saw. failed: by method, status and message. seconds: from each signal to the end."""
+    """Findings of callers and servers. failed: by method, status and message. seconds: from each signal to the end."""
 
     answered: Counter[str] = field(default_factory=Counter)
     failed: Counter[tuple[str, str, str]] = field(default_factory=Counter)

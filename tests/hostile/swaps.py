@@ -39,7 +39,7 @@ _PAUSE = 0.05  # seconds of load with each version
 
 @dataclass
 class Outcome:
-    """What callers saw.
+    """Observations of callers.
 
     failed: by what was asked, and what was told. versions: that answered. memory: MiB at rest, once warm and at the
     end; empty where nobody waited for it.

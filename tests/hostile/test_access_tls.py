@@ -27,7 +27,7 @@ SOON = datetime(2090, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 class Files:
-    """Where a server reads what, and a client too."""
+    """Files that a server and a client read."""
 
     def __init__(self, folder: Path) -> None:
         self.chain, self.key, self.ca = folder / "cert.pem", folder / "key.pem", folder / "ca.pem"

@@ -1,4 +1,4 @@
-"""What a fuzzer found, sent again: each is refused in words, and the next good call is answered."""
+"""Findings of a fuzzer, sent again: each is refused in words, and the next good call is answered."""
 
 from collections.abc import Iterator
 from pathlib import Path

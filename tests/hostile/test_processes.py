@@ -152,7 +152,7 @@ def good(stub: Any) -> bool:
 
 
 def opened(pid: int) -> list[str]:
-    """What a process has open or mapped, by name; of what it closes meanwhile, nothing."""
+    """Files that a process has open or mapped, by name, without those that it closes meanwhile."""
     found = []
     for each in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -308,7 +308,7 @@ def test_streams_that_nobody_reads_take_bounded_memory_and_others_are_served(
 
 
 def used(server: Capped) -> float:
-    """How many seconds of processors a server takes in one."""
+    """Seconds of processors that a server takes in one second."""
     before = server.cpu_seconds()
     time.sleep(1.0)
     return server.cpu_seconds() - before

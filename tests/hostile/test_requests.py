@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, frontends: int) -> Iterator
 
 @dataclass(frozen=True)
 class Attack:
-    """What is sent. field: of the refusal, and what it says; empty where the call is answered."""
+    """A request. field: of the refusal, and what it says; empty where the call is answered."""
 
     method: str
     make: Callable[[], Any]

@@ -1,4 +1,4 @@
-"""Where a server may have to live: each starts it, has it answer, and stops it in order."""
+"""Surroundings of a server: each test starts it, has it answer, and stops it in order."""
 
 import json
 import os

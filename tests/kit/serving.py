@@ -141,7 +141,7 @@ def attend(model: str, *instances: values_pb2.Instance, outputs: tuple[str, ...]
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a client learns from an error. retry: seconds to wait, None where nothing is said of it."""
+    """An error as a client sees it. retry: seconds to wait, None where nothing is said of it."""
 
     code: str
     message: str

@@ -34,7 +34,7 @@ def data(name: str) -> Dataset:
 
 @cache
 def blueprint(name: str) -> Blueprint[Any]:
-    """What the examples decide of a model."""
+    """Sizes that the examples decide."""
     chosen = recipe(name)
     preset, known = chosen.presets["tiny"], {each.name for each in fields(chosen.config)}
     sizes = {**preset.sizes, **{limit: most for limit, most in LIMITS.items() if limit in known}}
@@ -53,7 +53,7 @@ def build(name: str) -> Network:
 
 @cache
 def card(name: str) -> Card:
-    """What a model says of itself."""
+    """Card of a model."""
     made = recipe(name).card(build(name), blueprint(name))
     made.description.name = name
     return made

@@ -1,4 +1,4 @@
-"""What the tests of models share: data and presets that take a moment."""
+"""Fixtures of the tests of models: data and presets that take a moment."""
 
 import random
 from pathlib import Path

@@ -41,7 +41,7 @@ def shown(name: str, rows: tuple[str, ...]) -> tuple[str, str, str]:
 
 
 def described(row: str) -> str:
-    """What a row is, with a link to its file."""
+    """Name of a row, with a link to its file."""
     if row.startswith(CHECKPOINTS):
         return f"[checkpoints of {row.removeprefix(CHECKPOINTS)}](import.md)"
     row, _, word = row.partition("/")

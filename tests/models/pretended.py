@@ -62,7 +62,7 @@ def trained(name: str, device: torch.device, folder: Path) -> list[float]:
 
 
 def blueprint(name: str) -> Blueprint[Any]:
-    """What the examples decide, with what begins only later, or is left out as a rule."""
+    """Sizes that the examples decide, with parts that begin only later or are left out as a rule."""
     plan = small.blueprint(name)
     known = {each.name for each in fields(plan.config)}
     also = {key: value for key, value in {"word_dropout": 0.5, "counted": True}.items() if key in known}
@@ -98,7 +98,7 @@ def learns_to_see() -> None:
 
 
 def refuses() -> None:
-    """What a GPU refuses."""
+    """An operation that a GPU refuses."""
     there, here = torch.ones(2, device=DEVICE), torch.ones(2)
     for wrong in (lambda: there + here, lambda: there[here.long()], lambda: there.numpy()):
         try:

@@ -14,7 +14,7 @@ def test_contrast_is_that_of_the_negative() -> None:
 
 
 def far_away(cells: Cells) -> float:
-    """How much the first cell changes with the opposite corner, of a picture of the same contrast."""
+    """Change of the first cell with the opposite corner, of a picture of the same contrast."""
     ground = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
     changed = ground.clone()
     changed[..., 30:, 30:] = ground[..., 30:, 30:].flip(-2, -1)  # the same pixels elsewhere: mean and deviation stay

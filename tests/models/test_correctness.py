@@ -1,4 +1,4 @@
-"""Where a model looks against where it should, with maps that are given, so that the figures are known."""
+"""Weight of maps on the right places, with maps that are given, so that the figures are known."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the demo models learn from: what it says is so, and no input is in two parts."""
+"""Data of the demo models: their answers are true, and no input is in two parts."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Where to look: places in what was sent, and the entries of label sets that they are."""
+"""Gold places in an input, and the entries of label sets that they are."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""What people marked: words that are translations of words, and phrases that are reasons."""
+"""Marks of people: words that are translations of words, and phrases that are reasons."""
 
 import json
 from pathlib import Path

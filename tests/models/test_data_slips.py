@@ -60,7 +60,7 @@ def test_a_slip_is_no_python_any_more(name: str) -> None:
 
 
 def shown(name: str) -> set[tuple[str, ...]]:
-    """What the gold places of one kind of slip say."""
+    """Texts at the gold places of one kind of slip."""
     return {
         tuple(document(each)[key.start : key.end] for key in each.gold[1].keys if isinstance(key, Span))
         for each in planted()

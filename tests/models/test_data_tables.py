@@ -37,7 +37,7 @@ def table(path: Path, records: Sequence[Sequence[str]], **options: int) -> Path:
 
 
 def refused(path: Path, kind: rows.Kind = rows.DOCUMENTS, columns: Sequence[str] = ()) -> str:
-    """What is said of a file, without its path."""
+    """Messages about a file, without its path."""
     with pytest.raises(DataError) as caught:
         row_files.read(path, kind, columns=columns)
     assert caught.value.message.startswith(f"{path}, line ")

@@ -21,7 +21,7 @@ CHECKS = (*NAMES, "refuses", "goes on", "learns to see")
 
 @pytest.fixture(scope="module")
 def failed() -> dict[str, str]:
-    """How each check fails on a device that is not there: the end of its traceback, nothing where it does not."""
+    """Failures of the checks on a device that is not there: the ends of their tracebacks, empty where one passes."""
     result = subprocess.run([sys.executable, "-m", "tests.models.pretended"], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     found: dict[str, str] = json.loads(result.stdout.splitlines()[-1])

@@ -29,7 +29,7 @@ def leaky(x: Array) -> Array:
 
 
 def layer(ours: GatedAggregator, nodes: Array, edges: list[tuple[int, int]]) -> tuple[Array, Array, Array]:
-    """What a layer makes of nodes [node, d]: new nodes, weights and gated weights [edge, head]."""
+    """Answer of a layer to nodes [node, d]: new nodes, weights and gated weights [edge, head]."""
     heads, weights, gated = SIZES.heads, np.zeros((len(edges), SIZES.heads)), np.zeros((len(edges), SIZES.heads))
     made = []
     for i, x in enumerate(nodes):

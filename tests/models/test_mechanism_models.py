@@ -45,7 +45,7 @@ def tensors(card: Card, some: list[Row]) -> dict[str, Tensor]:
 
 
 def loss_of(model: SmallModel, found: dict[str, Tensor]) -> Tensor:
-    """What is minimised, a mean over the examples."""
+    """Loss, a mean over the examples."""
     loss, terms = Classify().loss(model, Batch(found, tuple(range(len(TARGET))), TARGET))
     return loss / terms
 

@@ -1,4 +1,4 @@
-"""What MiniLM's student learns of its teacher."""
+"""Distillation of MiniLM's student from its teacher."""
 
 import numpy as np
 import torch

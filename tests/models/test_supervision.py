@@ -1,4 +1,4 @@
-"""What it costs to look elsewhere, with maps that are given; and that a network learns to look where it is told."""
+"""Loss of looking elsewhere, with maps that are given; a network learns to look where it is told."""
 
 from collections.abc import Callable
 from dataclasses import replace

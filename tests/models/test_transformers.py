@@ -23,7 +23,7 @@ def features(d: int, tokens: int = 5) -> Array:
 
 
 def attended(attention: torch.nn.Module, x: Array) -> tuple[Array, Array]:
-    """What a module makes of one text [token, d] that attends to itself: output, and weights [head, token, token]."""
+    """Answer of a module to one text [token, d] that attends to itself: output, and weights [head, token, token]."""
     given = torch.from_numpy(x)[None]
     output, weights = attention(given, given)
     return array(output)[0], array(weights)[0]

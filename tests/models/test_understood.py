@@ -1,4 +1,4 @@
-"""What is said of data before training begins, and files whose columns are not what they seem."""
+"""Summaries of data before training begins, and files whose columns are not what they seem."""
 
 import json
 import random

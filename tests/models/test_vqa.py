@@ -1,4 +1,4 @@
-"""What the models that answer questions about pictures share."""
+"""Shared parts of the models that answer questions about pictures."""
 
 import io
 import json

@@ -120,7 +120,7 @@ def real_data(name: str) -> Iterator[str]:
 
 
 def sets(name: str, *, builtin: bool) -> list[str]:
-    """What the measured runs of a model and its variants were given."""
+    """Training data of the measured runs of a model and its variants."""
     measured = read(RECORD)
     given = dict.fromkeys(each.data for each in TABLE if each.name in measured and published(each.model) == name)
     return [each.removeprefix("builtin:") for each in given if each and each.startswith("builtin:") == builtin]
@@ -132,7 +132,7 @@ def unwrapped(make: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, A
 
 
 def results(name: str) -> str:
-    """Where its figures are; empty where none were measured."""
+    """Link to its figures; empty where none were measured."""
     measured = read(RECORD)
     if any(published(each.better) == name for each in CLAIMS):
         return "[results](results-comparisons.md#what-the-papers-claim)"

@@ -1,4 +1,4 @@
-"""What a case of the oracle test looks like: expected outputs of a small instance, row by row.
+"""Cases of the oracle test: expected outputs of a small instance, row by row.
 
 An oracle is a function (module, inputs) -> expected outputs by name, all NumPy. Those for an `Attention` are made from
 a function that gives one row of weights; the rows and the weighted sums are plain loops here.

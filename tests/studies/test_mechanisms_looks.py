@@ -1,4 +1,4 @@
-"""What is read from weights, and what is done to them: by hand, or for all inputs."""
+"""Measures and changes of weights: by hand, or for all inputs."""
 
 import numpy as np
 import pytest

@@ -63,7 +63,7 @@ def order(results: Results) -> list[str]:
 
 @pytest.fixture(scope="module")
 def committed() -> dict[str, Standings]:
-    """What the committed results say, by task."""
+    """Statements of the committed results, by task."""
     return {each.task.name: each for each in standings(Results())}
 
 
@@ -159,7 +159,7 @@ FIVE = ("scaled multiplicative", "additive", "general", "positive random feature
 
 
 def looked(results: Results, shares: tuple[float, ...]) -> str:
-    """What is said of five mechanisms on two tasks, from 90 % right down to 50 %, whose weights lie so."""
+    """Statements about five mechanisms on two tasks, from 90 % right down to 50 %, whose weights lie so."""
     for task in ("recall", "recall-256"):
         for number, (name, share) in enumerate(zip(FIVE, shares, strict=True)):
             filed(results, name, share_of(0.9 - 0.1 * number), task=task, share=share)

@@ -1,4 +1,4 @@
-"""What a difference is worth: against plain loops, by simulation, and for all inputs."""
+"""Significance of differences: against plain loops, by simulation, and for all inputs."""
 
 import math
 from itertools import pairwise

@@ -9,6 +9,8 @@ import onnx
 
 from bundle.errors import BundleError
 from bundle.reader import BundleFolder
+from bundle.samples import Sample
+from bundle.values import Instance
 from bundle.writer import target_folder
 from export.conversion.precision import Precision
 from export.errors import ExportError
@@ -25,6 +27,7 @@ from export.importing.onnx_file.generation import import_pair
 from export.importing.onnx_file.observing import fixed_batch, observe
 from export.importing.onnx_file.reference import FileReference, FileSession
 from export.importing.onnx_file.surgery import bundle_graph
+from export.verification.compare_samples import compare_samples
 from export.verification.comparison import Comparison
 from export.verification.fitted_tolerances import FittingComparison
 from export.verification.verify import compare_random_rows, verify
@@ -102,20 +105,29 @@ def _verified(
         examples = read_stated(stated.examples, stated.card, card, wanted.card.parent) or drawn_examples(card)
     instances = tuple(each.instance for each in examples)
     samples = tuple(answer_examples(reference, card, instances))
-    comparison = _compared(graphs, reference, card)
+    comparison = _compared(graphs, reference, card, instances, samples)
     check_given(examples, samples, comparison)
     return ExportedModel(card.description, card, instances, samples, graphs, comparison)
 
 
-def _compared(graphs: tuple[ExportedGraph, ...], reference: Reference, card: Card) -> Comparison:
+def _compared(
+    graphs: tuple[ExportedGraph, ...],
+    reference: Reference,
+    card: Card,
+    examples: Sequence[Instance],
+    samples: Sequence[Sample],
+) -> Comparison:
     """Compare graphs with the reference. ONNX Runtime rounds half precision elsewhere where outputs are others."""
     if not any(each.data_type == onnx.TensorProto.FLOAT16 for one in graphs for each in one.model.graph.initializer):
-        return verify(graphs, reference, card)
-    comparison = FittingComparison(card, Precision.FLOAT16, reference.name)
-    verify(graphs, reference, card, comparison)
-    compare_random_rows(graphs, reference, card, comparison, _FITTED_ROWS)
-    comparison.fit_tolerances()
-    return comparison
+        comparison = verify(graphs, reference, card)
+        compare_samples(graphs, card, examples, samples, comparison)
+        return comparison
+    fitted = FittingComparison(card, Precision.FLOAT16, reference.name)
+    verify(graphs, reference, card, fitted)
+    compare_random_rows(graphs, reference, card, fitted, _FITTED_ROWS)
+    compare_samples(graphs, card, examples, samples, fitted)
+    fitted.fit_tolerances()
+    return fitted
 
 
 def _with_batch(file: OnnxFile, card: cards.Card) -> cards.Card:

@@ -1,4 +1,4 @@
-"""How memory grew over a run: as a share, once what is kept by design is there, and as bytes a call."""
+"""Growth of memory over a run: as a share, once everything kept by design is there, and as bytes a call."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Grown:
 
     @property
     def share(self) -> float:
-        """How much of it came since it was warm."""
+        """Share of it that came since it was warm."""
         return self.last / self.warm - 1
 
     def __str__(self) -> str:

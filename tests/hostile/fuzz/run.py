@@ -40,7 +40,7 @@ NAMES = {code.value[0]: code.name for code in grpc.StatusCode} | {
 
 @dataclass
 class Report:
-    """What came of a run so far. codes: of each method, by name. memory: MiB of the server's own at rest, before the
+    """Results of a run so far. codes: of each method, by name. memory: MiB of the server's own at rest, before the
     first round and after each; at: after how many calls. health: seconds of every probe while attacked. golden: calls
     by what became of them.
     """

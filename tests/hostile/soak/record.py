@@ -10,7 +10,7 @@ _GOOD = ("the same", "busy", "not asked again", "cancelled here")  # the last by
 
 @dataclass(frozen=True)
 class Round:
-    """What came of one round. life: of the server, from 1; a restart begins the next.
+    """Results of one round. life: of the server, from 1; a restart begins the next.
 
     good: calls with valid requests, by what became of them. failures: INTERNAL, UNKNOWN, or without an end. memory: MiB
     of the server's own, at rest. health: ms. left: whether gauges did not go back to zero. others: their share of the
@@ -50,7 +50,7 @@ class Soak:
 
     @property
     def lives(self) -> int:
-        """How many servers there were."""
+        """Number of servers."""
         return max((each.life for each in self.rounds), default=0)
 
     def save(self, file: Path) -> None:

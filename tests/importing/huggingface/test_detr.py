@@ -102,7 +102,7 @@ def processor() -> DetrImageProcessorPil:
 
 
 def expected_boxes(output: Any, data: bytes, row: int = 0) -> list[tuple[str, float, list[float]]]:
-    """What transformers itself makes of the outputs, most probable first."""
+    """Detections of transformers itself, most probable first."""
     sizes = [Pillow.open(BytesIO(data)).size[::-1]]
     (found,) = processor().post_process_object_detection(output, threshold=THRESHOLD, target_sizes=sizes)
     columns = (found[name].tolist() for name in ("labels", "scores", "boxes"))

@@ -1,4 +1,4 @@
-"""What cannot be imported is refused in one sentence, before anything is computed."""
+"""Checkpoints that cannot be imported are refused in one sentence, before anything is computed."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""What an import checks: failures that would be silent are seen, and a graph that computes otherwise is refused."""
+"""Checks of an import: failures that would be silent are seen, and a graph that computes otherwise is refused."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the small bundles share: words, weights drawn from a fixed seed, and pieces of descriptions."""
+"""Shared parts of the small bundles: words, weights drawn from a fixed seed, and pieces of descriptions."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -45,7 +45,7 @@ def transition(layer: Any, x: Array) -> Array:
 
 
 def repeated(halting: Any, states: Array, steps: int, layer: Any) -> tuple[Array, Array, list[Any]]:
-    """What each token has come to, the weight of each step in it, and what `layer` shows of each step."""
+    """Final state of each token, the weight of each step in it, and what `layer` shows of each step."""
     d, count = states.shape[1], len(states)
     result, counts = np.zeros_like(states), np.zeros((count, steps))
     halted, done, shown = np.zeros(count), [False] * count, []

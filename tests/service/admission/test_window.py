@@ -1,4 +1,4 @@
-"""What another process is handed at a time is bounded by calls and by bytes."""
+"""Work that is handed to another process at a time is bounded by calls and by bytes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What is kept of checks: used for exactly the same bundle, and for no other."""
+"""Remembered checks: used for exactly the same bundle, and for no other."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What is framed by hand is what protobuf would have written."""
+"""Messages framed by hand are those that protobuf would have written."""
 
 import asyncio
 from collections.abc import Iterator

@@ -116,7 +116,7 @@ class ScriptedCall:
 
     @property
     def built(self) -> int:
-        """How often a worker built something for it."""
+        """Number of times that a worker built something for it."""
         return self.finished.total() + len(self.steps)
 
     async def make(self, engine: Engine, model: Model, rows: Sequence[object]) -> None:
@@ -165,7 +165,7 @@ class ScriptedCall:
             assert [each.token_id for each in steps if isinstance(each, Step)] == list(last.sequences[0].token_ids)
 
     def check_steps(self) -> None:
-        """What was told of a stream, whole or not, is each token once and in order."""
+        """A stream, whole or not, holds each token once and in order."""
         steps = [each for each in self.got if isinstance(each, Step)]
         assert [each.index for each in steps] == list(range(len(steps)))
         assert self.steps == list(range(len(self.steps)))

@@ -299,7 +299,7 @@ def test_a_row_that_told_tokens_gets_the_error_and_a_row_that_fails_alone_too(
 
 
 class Panic(BaseException):
-    """What a library written in Rust throws: no `Exception`."""
+    """Exception of a library written in Rust: no `Exception`."""
 
 
 @pytest.mark.parametrize("graph", ["encoder", "step"])

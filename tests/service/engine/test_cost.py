@@ -1,4 +1,4 @@
-"""What was learned of costs is what was seen."""
+"""Learned costs are those that were seen."""
 
 import pytest
 from hypothesis import given

@@ -39,7 +39,7 @@ from tests.service.engine.test_forward import assert_answers
 
 
 class Panic(BaseException):
-    """What a library written in Rust throws: no `Exception`."""
+    """Exception of a library written in Rust: no `Exception`."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What overflows inside a model is an error of its row, which names what is not finite; others keep their answers."""
+"""An overflow inside a model is an error of its row that names what is not finite; others keep their answers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -39,7 +39,7 @@ def jobs(
 
 
 def taken(queue: Scheduler, now: float = 0.0) -> Work:
-    """What a worker takes; there must be something."""
+    """Batch that a worker takes; there must be one."""
     work, dropped = queue.take(now)
     assert work is not None
     assert not dropped
@@ -295,7 +295,7 @@ class FakeBatch:
 
 
 def a_turn(queue: Scheduler, work: Work) -> None:
-    """What a worker does with a continuous batch."""
+    """Steps of a worker with a continuous batch."""
     assert work.continuous_batch is not None
     if work.rows:
         work.continuous_batch.join(work.rows)
@@ -355,7 +355,7 @@ def test_a_generation_is_expected_to_take_as_long_as_the_event_loop_needs_for_it
 def test_rows_that_were_cut_do_not_make_answers_seem_shorter(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    """Where only short answers are in time, the long ones are those that were cut."""
+    """If only short answers are in time, the long ones are those that were cut."""
     expected = {}
     for cut in (0, 9):
         queue, batch = Scheduler(1), FakeBatch()

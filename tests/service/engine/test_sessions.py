@@ -16,13 +16,13 @@ PROVIDER = Provider("CPUExecutionProvider", 2, 2, cores=2)
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary folders are made."""
+    """Folder in which temporary folders are made."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
 def answers(folder: BundleFolder) -> list[list[np.ndarray]]:
-    """What both sessions of the classifier put out."""
+    """Outputs of both sessions of the classifier."""
     graph = folder.bundle.graphs[0]
     session = sessions.open_session(folder, graph, PROVIDER)
     ids = np.array([[3, 4, 5, 6]])

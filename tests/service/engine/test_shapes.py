@@ -1,4 +1,4 @@
-"""What rows cost: padding where tensors are stacked, none where they are joined."""
+"""Costs of rows: padding where tensors are stacked, none where they are joined."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What the runtime keeps of its largest batch is given back, and changes no answer."""
+"""Memory that the runtime keeps of its largest batch is given back, which changes no answer."""
 
 import subprocess
 import sys

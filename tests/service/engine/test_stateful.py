@@ -150,7 +150,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_built_for_a_call_that_has_ended(self) -> None:
-        """What a worker was computing may still be built once, for nobody; nothing begins any more."""
+        """An answer under way may still be built once, for nobody; nothing begins any more."""
         held = {run.one_pass for run in self.gate.held}
         for call in self.calls:
             if call.ended and call not in self.closed:

@@ -1,4 +1,4 @@
-"""What calls hold together is bounded, from when maps are computed until gRPC has taken the answer."""
+"""Memory that calls hold together is bounded, from when maps are computed until gRPC has taken the answer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

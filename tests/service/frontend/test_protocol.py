@@ -1,4 +1,4 @@
-"""What a caller with nothing but grpcio can find out and do: health, reflection, listing."""
+"""Calls of a caller with nothing but grpcio: health, reflection, listing."""
 
 import threading
 from collections.abc import Iterator

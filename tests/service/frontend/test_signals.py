@@ -36,7 +36,7 @@ def server(repository: Path, share: float, frontends: int = 0) -> Iterator[tuple
 
 
 def looked_at(page: dict[str, float], model: str, name: str, signal: str) -> float:
-    """How many values of a signal were counted."""
+    """Number of values of a signal that were counted."""
     series = f'limelight_attention_signal_count{{map="{name}",model="{model}",signal="{signal}"}}'
     return page.get(series, 0.0)
 

@@ -14,7 +14,7 @@ JSON = {"content-type": "application/json"}
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back. headers: by their names in lower case."""
+    """A response. headers: by their names in lower case."""
 
     status: int
     headers: Mapping[str, str]

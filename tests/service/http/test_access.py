@@ -1,4 +1,4 @@
-"""Who is let in over HTTP, how much one connection may take, and how the server stops: as over gRPC."""
+"""Access over HTTP, limits of a connection, and stops of the server: as over gRPC."""
 
 import http.client
 import json

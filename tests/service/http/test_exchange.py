@@ -1,4 +1,4 @@
-"""What becomes of an HTTP call whose caller leaves, whose time is over, whose server stops or whose handler fails."""
+"""HTTP calls whose caller leaves, whose time is over, whose server stops or whose handler fails."""
 
 import asyncio
 import json

@@ -176,7 +176,7 @@ def test_bytes_behind_the_json_are_those_that_it_states(
 
 @pytest.fixture(scope="module")
 def found(running: Running, triton_python: Path) -> Any:
-    """What the script beside this file found with Triton's client."""
+    """Findings of the script beside this file with Triton's client."""
     has_http = [str(triton_python), "-c", "import tritonclient.http.aio"]
     if subprocess.run(has_http, capture_output=True, check=False).returncode:
         pytest.skip("Triton's client is installed without HTTP")

@@ -198,7 +198,7 @@ def test_a_deadline_ends_a_call(running: Running) -> None:
 
 
 def test_a_stream_that_fails_says_so_in_its_last_event(running: Running) -> None:
-    """What is wrong before the first event has a status of its own; what goes wrong later has an event."""
+    """A fault before the first event has a status of its own; a later one has an event."""
     body = texts("the cat", attention={"selections": [{"names": ["encoder.0.self"], "heads": [9]}]})
     answer = call(running, "/v1/models/tiny:attendStream", body)
     assert answer.status == 400 and answer.headers["content-type"] == "application/json"

@@ -1,4 +1,4 @@
-"""What the tests ask by Triton's own client over HTTP, in an environment of its own.
+"""Calls of the tests by Triton's own client over HTTP, in an environment of its own.
 
 python with_tritonclient.py TARGET  # prints what was found as JSON
 """

@@ -49,7 +49,7 @@ SENTENCES = ("the cat sat", "a dog ran far on the mat")
 
 @dataclass
 class Told:
-    """What a listener was told, by version."""
+    """Notices to a listener, by version."""
 
     states: dict[tuple[str, int], State] = field(default_factory=dict)
     served: dict[tuple[str, int], ServedModel] = field(default_factory=dict)

@@ -59,7 +59,7 @@ def theirs(told: Sequence[Event]) -> official.CollectorRegistry:
 
 
 def of_client(registry: official.CollectorRegistry) -> Samples:
-    """What the client says, but when it made its metrics."""
+    """Exposition of prometheus_client, without the times at which metrics were made."""
     found = samples(official.generate_latest(registry))
     return {key: value for key, value in found.items() if not key[0].endswith("_created")}
 

@@ -1,4 +1,4 @@
-"""What the protocol tells of the server and its models: readiness, metadata, configuration, statistics, the index."""
+"""The server and its models in the protocol: readiness, metadata, configuration, statistics, the index."""
 
 import json
 import time

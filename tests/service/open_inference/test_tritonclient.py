@@ -21,7 +21,7 @@ NODE_PACKAGES = ROOT / "build" / "node" / "node_modules"
 
 @pytest.fixture(scope="module")
 def found(running: Running, triton_python: Path) -> Any:
-    """What the script beside this file found with Triton's client."""
+    """Findings of the script beside this file with Triton's client."""
     script = Path(__file__).with_name("with_tritonclient.py")
     command = [str(triton_python), str(script), running.server.address]
     result = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

@@ -1,4 +1,4 @@
-"""What the tests ask by Triton's own client, in an environment of its own: its protobuf is another, and so are the
+"""Calls of the tests by Triton's own client, in an environment of its own: its protobuf is another, and so are the
 descriptors that it registers.
 
     python with_tritonclient.py TARGET  # prints what was found as JSON

@@ -1,4 +1,4 @@
-"""Where a server listens when ports are taken, and that it serves and stops in order where nobody reads it."""
+"""Addresses of a server when ports are taken, and that it serves and stops in order where nobody reads it."""
 
 import os
 import re

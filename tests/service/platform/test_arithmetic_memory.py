@@ -1,4 +1,4 @@
-"""What large maps took to be computed and halved is given back, as what models took is."""
+"""Memory in which large maps were computed and halved is given back, as that of models is."""
 
 import subprocess
 import sys

@@ -35,7 +35,7 @@ class Machine:
         file.write_text(content + "\n")
 
     def limits(self) -> tuple[float | None, int | None]:
-        """What is read."""
+        """Limits that are read."""
         return cpu_quota(self.proc), memory_limit(self.proc)
 
 

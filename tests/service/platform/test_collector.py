@@ -107,7 +107,7 @@ def test_nothing_of_ours_in_a_call_waits_to_be_collected(tmp_path: Path, monkeyp
 
 
 def waiting() -> list[object]:
-    """What calls are made of: their own objects, and the frames that their failures were raised in."""
+    """Objects of calls: their own, and the frames that their failures were raised in."""
     return [
         each
         for each in gc.get_objects()

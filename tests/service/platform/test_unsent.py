@@ -1,4 +1,4 @@
-"""What the kernel still has to send, of real connections."""
+"""Bytes that the kernel still has to send, of real connections."""
 
 import asyncio
 import socket

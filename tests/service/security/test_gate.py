@@ -25,7 +25,7 @@ PREFIX = "/limelight.v1.AttentionService/"
 
 @dataclass(frozen=True)
 class Details:
-    """What gRPC tells of a call that begins."""
+    """Details of a call that begins, as gRPC gives them."""
 
     method: str
     invocation_metadata: Any

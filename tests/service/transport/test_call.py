@@ -1,4 +1,4 @@
-"""What every method has in common, with a context that says what a socket cannot be made to say on purpose."""
+"""Shared parts of all methods, with a context that does what a socket cannot be made to do on purpose."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ from tests.service.metered import counted
 
 
 class Aborted(Exception):
-    """What gRPC raises where a call is aborted."""
+    """Exception of gRPC where a call is aborted."""
 
 
 class Context:

@@ -1,4 +1,4 @@
-"""What gRPC could not send is freed."""
+"""Messages that gRPC could not send are freed."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What watchers of the health are told."""
+"""Messages to watchers of the health."""
 
 import asyncio
 from pathlib import Path

@@ -4,17 +4,17 @@ import io
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from limelight import cli
 from tests.client.command.people import Run
-from tests.client.server import Server
+from tests.client.served import PICTURE
+from tests.kit.forwarder import Forwarder
 
 
 @pytest.fixture
-def run(server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(server: Forwarder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command line in this process: exit status, output, errors."""
     monkeypatch.setenv("LIMELIGHT_TARGET", server.target)
 
@@ -30,5 +30,5 @@ def run(server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
 @pytest.fixture
 def picture(tmp_path: Path) -> Path:
-    Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(tmp_path / "digit.png")
+    Image.fromarray(PICTURE).save(tmp_path / "digit.png")
     return tmp_path / "digit.png"

@@ -10,7 +10,7 @@ import pytest
 
 from limelight.cli import server_names
 from tests.client.command.people import Run
-from tests.client.server import Server
+from tests.kit.forwarder import Forwarder
 
 
 @pytest.fixture
@@ -49,19 +49,19 @@ def completed(program: Path, target: str, *lines: str) -> list[list[str]]:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_completes_commands_options_and_names_of_the_server(program: Path, server: Server) -> None:
+def test_bash_completes_commands_options_and_names_of_the_server(program: Path, server: Forwarder) -> None:
     commands, options, models, maps, inputs = completed(
         program,
         server.target,
         "limelight att",
-        "limelight attend scribe --top",
-        "limelight predict s",
-        "limelight attend scribe --map ",
-        "limelight attend scribe -i ",
+        "limelight attend tiny --top",
+        "limelight predict t",
+        "limelight attend tiny --map ",
+        "limelight attend tiny -i ",
     )
     assert (commands, options) == (["attend"], ["--top-k"])
-    assert models == ["scribe"]
-    assert maps == ["encoder.0.self", "encoder.1.self"]
+    assert models == ["tiny"]
+    assert maps == ["encoder.0.self", "encoder.1.self", "pool"]
     assert inputs == ["text="]
 
 
@@ -77,12 +77,12 @@ def test_names_that_a_shell_would_evaluate_are_not_offered() -> None:
 
 COMPLETED = {
     "limelight att": "attend",
-    "limelight attend scribe --map encoder.1": "encoder.1.self",
+    "limelight attend tiny --map encoder.1": "encoder.1.self",
 }
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
-def test_fish_completes_commands_and_names_of_the_server(program: Path, server: Server) -> None:
+def test_fish_completes_commands_and_names_of_the_server(program: Path, server: Forwarder) -> None:
     lines = [f"complete -C '{line}'" for line in COMPLETED]
     done = subprocess.run(
         ["fish", "--no-config", "-c", "; ".join(["limelight completion fish | source", *lines])],
@@ -96,7 +96,7 @@ def test_fish_completes_commands_and_names_of_the_server(program: Path, server: 
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-def test_zsh_completes_commands_and_names_of_the_server(program: Path, server: Server) -> None:
+def test_zsh_completes_commands_and_names_of_the_server(program: Path, server: Forwarder) -> None:
     pexpect = pytest.importorskip("pexpect", reason="pexpect is not installed")
     zsh = pexpect.spawn(
         "zsh",

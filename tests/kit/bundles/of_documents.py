@@ -18,7 +18,7 @@ from tests.kit.bundles import parts
 from tests.kit.bundles.parts import CLASSES, EMBEDDING, LABELS, MOST_TOKENS, PAD, QUERY, VOCABULARY, ids_of, softmax
 
 
-def paper(repository: Path, name: str = "paper", *, version: int = 0) -> BundleFolder:
+def paper(repository: Path, name: str = "paper", *, max_sentences: int = 16, version: int = 0) -> BundleFolder:
     """Write the classifier of documents."""
     graph = parts.graph(
         """
@@ -53,7 +53,10 @@ agraph (int64[B, S, W] ids, bool[B, S, W] mask) => (float[B, 3] logits, float[B,
     ids = mpb.TensorDescription(
         name="ids",
         data_type=vpb.DATA_TYPE_INT64,
-        dimensions=[mpb.Dimension(name="sentence", maximum=16), mpb.Dimension(name="word", maximum=MOST_TOKENS)],
+        dimensions=[
+            mpb.Dimension(name="sentence", maximum=max_sentences),
+            mpb.Dimension(name="word", maximum=MOST_TOKENS),
+        ],
         fill=PAD,
         minimum=0,
         maximum=VOCABULARY - 1,

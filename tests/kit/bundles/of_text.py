@@ -11,29 +11,31 @@ from bundle.values import Array, Text
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
 from tests.kit.bundles import parts
-from tests.kit.bundles.parts import CLASSES, EMBEDDING, LABELS, MOST_TOKENS, QUERY, WIDTH, ids_of, softmax
+from tests.kit.bundles.parts import (
+    CLASSES,
+    EMBEDDING,
+    LABELS,
+    MOST_TOKENS,
+    QUERY,
+    SELF,
+    SELF_SIZES,
+    WIDTH,
+    ids_of,
+    self_layers,
+    softmax,
+)
 
 TINY_EXAMPLES = ("a", "the cat sat", "the dog ran far on a mat .")
 
 
-_SELF = """
-  qh{n} = Reshape({x}, heads)
-  q{n} = Transpose <perm = [0, 2, 1, 3]> (qh{n})
-  kt{n} = Transpose <perm = [0, 2, 3, 1]> (qh{n})
-  s{n} = MatMul(q{n}, kt{n})
-  scores{n} = Where(wide_mask, s{n}, low)
-  attention{n} = Softmax <axis = -1> (scores{n})
-  length{n} = ReduceL2 <keepdims = 0> (q{n}, last)
-  lengths{n} = Unsqueeze(length{n}, axis2)
-  norms{n} = Mul(attention{n}, lengths{n})
-  c{n} = MatMul(attention{n}, q{n})
-  t{n} = Transpose <perm = [0, 2, 1, 3]> (c{n})
-  r{n} = Reshape(t{n}, joined)
-  {y} = Add({x}, r{n})
-"""
-
-
-def tiny(repository: Path, name: str = "tiny", *, max_tokens: int = MOST_TOKENS, version: int = 0) -> BundleFolder:
+def tiny(
+    repository: Path,
+    name: str = "tiny",
+    *,
+    max_tokens: int = MOST_TOKENS,
+    max_characters: int = 500,
+    version: int = 0,
+) -> BundleFolder:
     """Write the classifier of texts."""
     of_layer = "float[B, 2, N, N] attention{0}, float[B, 2, N, N] scores{0}, float[B, 2, N, N] norms{0}"
     graph = parts.graph(
@@ -44,8 +46,8 @@ agraph (int64[B, N] ids, bool[B, N] mask)
 {{
   x = Gather(embedding, ids)
   wide_mask = Unsqueeze(mask, axes12)
-  {_SELF.format(n=0, x="x", y="y")}
-  {_SELF.format(n=1, x="y", y="features")}
+  {SELF.format(n=0, x="x", y="y")}
+  {SELF.format(n=1, x="y", y="features")}
   ps = MatMul(features, query)
   flat = Squeeze(ps, axis2)
   pm = Where(mask, flat, low)
@@ -60,14 +62,13 @@ agraph (int64[B, N] ids, bool[B, N] mask)
         embedding=EMBEDDING,
         query=QUERY,
         classes=CLASSES,
-        heads=np.array([0, 0, 2, 2]),
-        joined=np.array([0, 0, 4]),
+        **SELF_SIZES,
         axes12=np.array([1, 2]),
     )
     bundle = parts.new_bundle(name, mpb.TASK_CLASSIFICATION, parts.text_input(max_tokens))
     description = bundle.description
     description.title = "A tiny text model"
-    description.limits.max_characters = 500
+    description.limits.max_characters = max_characters
     description.outputs.extend(
         [
             parts.output("logits", mpb.Dimension(name="class", size=3)),
@@ -112,15 +113,7 @@ agraph (int64[B, N] ids, bool[B, N] mask)
 
 def tiny_layers(ids: Array) -> tuple[Array, list[dict[str, Array]]]:
     """Give the classifier's features, and each layer's weights, scores and norms."""
-    x, layers = EMBEDDING[ids].astype(np.float64), []
-    for _ in range(2):
-        heads = x.reshape(len(ids), 2, 2).transpose(1, 0, 2)
-        scores = heads @ heads.transpose(0, 2, 1)
-        weights = softmax(scores)
-        norms = weights * np.linalg.norm(heads, axis=-1)[:, np.newaxis]
-        x = x + (weights @ heads).transpose(1, 0, 2).reshape(len(ids), WIDTH)
-        layers.append({"attention": weights, "scores": scores, "norms": norms})
-    return x, layers
+    return self_layers(EMBEDDING[ids])
 
 
 def tiny_answer(ids: Array) -> Sample:

@@ -92,6 +92,40 @@ def softmax(scores: Array, mask: Array | None = None) -> Array:
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
+# Self attention of two heads: the weights, scores and norms of layer {n}, and {y}, what it makes of {x}.
+SELF = """
+  qh{n} = Reshape({x}, heads)
+  q{n} = Transpose <perm = [0, 2, 1, 3]> (qh{n})
+  kt{n} = Transpose <perm = [0, 2, 3, 1]> (qh{n})
+  s{n} = MatMul(q{n}, kt{n})
+  scores{n} = Where(wide_mask, s{n}, low)
+  attention{n} = Softmax <axis = -1> (scores{n})
+  length{n} = ReduceL2 <keepdims = 0> (q{n}, last)
+  lengths{n} = Unsqueeze(length{n}, axis2)
+  norms{n} = Mul(attention{n}, lengths{n})
+  c{n} = MatMul(attention{n}, q{n})
+  t{n} = Transpose <perm = [0, 2, 1, 3]> (c{n})
+  r{n} = Reshape(t{n}, joined)
+  {y} = Add({x}, r{n})
+"""
+
+
+SELF_SIZES = {"heads": np.array([0, 0, 2, 2]), "joined": np.array([0, 0, 4])}
+
+
+def self_layers(x: Array) -> tuple[Array, list[dict[str, Array]]]:
+    """Give what two layers of self attention make of [entry, WIDTH], and each layer's weights, scores and norms."""
+    x, layers = x.astype(np.float64), []
+    for _ in range(2):
+        heads = x.reshape(len(x), 2, 2).transpose(1, 0, 2)
+        scores = heads @ heads.transpose(0, 2, 1)
+        weights = softmax(scores)
+        norms = weights * np.linalg.norm(heads, axis=-1)[:, np.newaxis]
+        x = x + (weights @ heads).transpose(1, 0, 2).reshape(len(x), WIDTH)
+        layers.append({"attention": weights, "scores": scores, "norms": norms})
+    return x, layers
+
+
 def ids_of(words: str) -> NDArray[np.int64]:
     """The token ids of a text."""
     return np.array([WORDS.index(word) if word in WORDS else 1 for word in words.split()], np.int64)
@@ -162,19 +196,23 @@ def add_references(folder: BundleFolder) -> None:
     (folder.path / BUNDLE_FILE).write_text(json_format.MessageToJson(bundle), encoding="utf-8")
 
 
-def text_input(max_tokens: int) -> mpb.InputDescription:
-    ids = mpb.TensorDescription(
-        name="ids",
+def ids_tensor(name: str, dimension: str, maximum: int) -> mpb.TensorDescription:
+    return mpb.TensorDescription(
+        name=name,
         data_type=vpb.DATA_TYPE_INT64,
-        dimensions=[mpb.Dimension(name="token", maximum=max_tokens)],
+        dimensions=[mpb.Dimension(name=dimension, maximum=maximum)],
         minimum=0,
         maximum=VOCABULARY - 1,
     )
-    return mpb.InputDescription(name="text", kind=mpb.INPUT_KIND_TEXT, tensors=[ids])
 
 
-def tokenized(name: str) -> bpb.Preprocessing:
-    step = bpb.Tokenize(tokenizer="tokenizer.json", tensor="ids")
+def text_input(max_tokens: int, name: str = "text") -> mpb.InputDescription:
+    ids = ids_tensor("ids", "token", max_tokens)
+    return mpb.InputDescription(name=name, kind=mpb.INPUT_KIND_TEXT, tensors=[ids])
+
+
+def tokenized(name: str, tensor: str = "ids", second_tensor: str = "") -> bpb.Preprocessing:
+    step = bpb.Tokenize(tokenizer="tokenizer.json", tensor=tensor, second_tensor=second_tensor)
     return bpb.Preprocessing(input=name, steps=[bpb.PreprocessingStep(tokenize=step)])
 
 

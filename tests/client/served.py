@@ -33,8 +33,8 @@ def small_models(repository: Path) -> Iterator[Forwarder]:
     bundles.echo(repository, written_target=True)
     bundles.glance(repository)
     bundles.glance(repository, "asked", asked=True)
-    bundles.pair(repository)
-    bundles.report(repository, max_tokens=1024)
+    bundles.tiny(repository, "pair", max_tokens=1024, pair=True)
+    bundles.tiny(repository, "report", max_tokens=1024, max_characters=50_000, every_result=True)
     graph = bundles.tiny(repository, "broken").path / "model.onnx"
     graph.write_bytes(graph.read_bytes()[:-1])
     with serving(repository) as running, Forwarder(running.server.address) as forwarder:

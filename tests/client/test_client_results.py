@@ -11,7 +11,7 @@ from limelight.tensors import to_tensor
 from limelight.v1 import attention_pb2 as attention
 from limelight.v1 import service_pb2 as service
 from limelight.v1 import values_pb2
-from tests.client.served import TEXT, ranked
+from tests.client.served import TEXT, ranked, tiny
 from tests.kit import bundles
 from tests.kit.forwarder import Forwarder
 
@@ -26,22 +26,22 @@ def tagging(size: int, labels: list[str], indices: list[int], probabilities: lis
     return message
 
 
-REPORT = bundles.report_answer(bundles.ids_of(TEXT)).outputs
+REPORT = tiny().outputs
 
 
 def test_results_are_by_name_and_in_order(client: limelight.Client, server: Forwarder):
     answer = client.predict("report", {"text": TEXT})
-    assert list(answer.results) == ["size", "words", "place", "vector"]
+    assert list(answer.results) == ["words", "size", "place", "vector"]
     size = answer.results["size"]
     assert isinstance(size, limelight.Regression)
-    assert size["width"] == pytest.approx(REPORT["numbers"][0], rel=1e-5)
+    assert size["width"] == pytest.approx(REPORT["logits"][0], rel=1e-4)
     assert answer.numbers[0] == limelight.Number("width", size["width"], "px")
     (place, *_), (span, *_) = server.answers[-1].predictions[0].results[2].spans.spans, answer.spans
     assert (span.text, span.start, span.end) == (TEXT[place.start : place.end], place.start, place.end)
     assert answer.embedding is not None
-    np.testing.assert_allclose(answer.embedding, REPORT["vector"], rtol=1e-5)
+    np.testing.assert_allclose(answer.embedding, REPORT["logits"], rtol=1e-4)
     assert (answer.label, answer.probability, answer.text, answer.classes) == (None, None, None, ())
-    with pytest.raises(KeyError, match="'wind'; there are width, weight"):
+    with pytest.raises(KeyError, match="'wind'; there are width, weight, height"):
         size["wind"]
 
 

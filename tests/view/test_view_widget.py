@@ -24,7 +24,7 @@ CELLS = [
     'limelight.widget(client.attend("tiny", {{"text": "the <b>cat sat"}}, maps="encoder.*"))',
     f'limelight.widget(client.attend("paper", {{{{"text": "{DOCUMENT}"}}}}))',
     'limelight.widget(client.attend("glance", {{"image": picture}}), image=picture)',
-    'limelight.widget(client.attend("tiny", {{"text": "the cat"}}, top_k=1), "encoder.1.*")',
+    'limelight.widget(client.attend("tiny", {{"text": "the cat sat"}}, maps="encoder.*", heads=[1], top_k=1), "encoder.1.*")',
     "import dataclasses\n"
     'answer = client.attend("glance", {{"image": picture}})\n'
     'boxes = [limelight.Box("cat", 0, 0.9, 0, 0, 4, 4, 1), limelight.Box("dog", 1, 0.8, 4, 4, 8, 8, 2)]\n'

@@ -224,7 +224,7 @@ def test_texts_that_were_asked_beside_a_picture_or_each_other_stand_above_the_an
     first, second = "the cat. " * 40, "a\x1b[2J dog."
     said = run("predict", "pair", first, second)[1].splitlines()
     assert said[0] == f"pair.first: {first[:299]}…"
-    assert said[1:] == ["pair.second: a␣[2J dog.", *served.lines(bundles.pair_answer(first, second)).splitlines()]
+    assert said[1:6] == ["pair.second: a␣[2J dog.", "mood:", *served.lines(served.tiny(first + second)).splitlines()]
 
 
 def test_a_text_that_is_all_that_was_sent_is_not_repeated(run: Run):

@@ -124,7 +124,7 @@ def test_csv_and_tsv_have_columns_by_name(run: Run, tmp_path: Path, picture: Pat
     assert status == 1 and "1 failed: line 4" in errors
     assert [each["line"] for each in lines_of(out)] == [2, 4, 5]
     assert (
-        lines_of(out)[0]["label"] == served.label(bundles.pair_answer("a", "two,\nlines"))
+        lines_of(out)[0]["label"] == served.label(served.tiny("a two, lines"))
         and "4 fields, and the first line 3" in lines_of(out)[1]["error"]["message"]
     )
     pictures = tmp_path / "pictures.tsv"

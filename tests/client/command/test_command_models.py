@@ -74,14 +74,14 @@ def test_inputs_come_from_arguments_files_and_standard_input(
 
 def test_every_kind_of_result_is_printed_under_its_name(run: Run, server: Forwarder):
     status, output, errors = run("predict", "report", "the cat sat")
-    size, tags, place, vector = server.answers[-1].predictions[0].results
+    tags, size, place, vector = server.answers[-1].predictions[0].results
     listed = zip(tags.tagging.labels, (f"{each:.2f}" for each in tags.tagging.probabilities), strict=True)
     shown = [f"{label} {probability}" for label, probability in listed]
     expected = [
-        "size:",
-        *(f"{each.name} {each.value:.6g} {each.unit}".rstrip() for each in size.regression.numbers),
         "words:",
         *(f"{word}  {', '.join(shown[3 * place : 3 * place + 3])}" for place, word in enumerate(("the", "cat", "sat"))),
+        "size:",
+        *(f"{each.name} {each.value:.6g} {each.unit}".rstrip() for each in size.regression.numbers),
         "place:",
         *(f"{each.probability:.4f}  {each.text}  [{each.start}:{each.end}]" for each in place.spans.spans),
         "vector:",

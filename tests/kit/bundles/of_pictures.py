@@ -56,22 +56,8 @@ agraph (float[B, 1, 4, 4] pixels) => (float[B, 2] numbers, float[B, 1, 1, 4] att
         split=np.array([0, 2, 2, 2, 2]),
         rows=np.array([0, 4, 4]),
     )
-    pixels = mpb.TensorDescription(
-        name="pixels",
-        data_type=vpb.DATA_TYPE_FLOAT32,
-        dimensions=[
-            mpb.Dimension(name="channel", size=1),
-            mpb.Dimension(name="row", size=4),
-            mpb.Dimension(name="column", size=4),
-        ],
-    )
-    bundle = parts.new_bundle(
-        name,
-        mpb.TASK_REGRESSION,
-        mpb.InputDescription(name="image", kind=mpb.INPUT_KIND_IMAGE, tensors=[pixels]),
-    )
+    bundle = _bundle(name, mpb.TASK_REGRESSION, 4)
     description = bundle.description
-    description.limits.max_pixels = 1_000_000
     description.outputs.append(parts.output("numbers", mpb.Dimension(name="number", size=2)))
     targets = [mpb.Target(name=target, unit=unit) for target, unit in TARGETS]
     description.results.add(name="size", regression=mpb.RegressionDescription(output="numbers", targets=targets))
@@ -85,24 +71,36 @@ agraph (float[B, 1, 4, 4] pixels) => (float[B, 2] numbers, float[B, 1, 1, 4] att
     parts.add_map(bundle, "patch", apb.MAP_KIND_POOL, "one", "patches")
     parts.bind(bundle, "patch", "main", "attention", "BATCH HEAD QUERY KEY")
     bundle.graphs.append(parts.onnx_graph("main", "model.onnx", ["pixels"], ["numbers", "attention"]))
+    grey = (np.arange(16).reshape(4, 4) * 15).astype(np.uint8)
+    example, sample = {"image": Image(png(grey))}, picture_answer(_normalised(grey))
+    return parts.write(repository, bundle, {"model.onnx": graph}, [example], [sample], version)
+
+
+def _bundle(name: str, task: mpb.Task, size: int, fit: bpb.Fit = bpb.FIT_STRETCH) -> bpb.Bundle:
+    """Begin a bundle of a model of the whole of grey images, or of the middle."""
+    axes = [mpb.Dimension(name=axis, size=size) for axis in ("row", "column")]
+    pixels = mpb.TensorDescription(
+        name="pixels", data_type=vpb.DATA_TYPE_FLOAT32, dimensions=[mpb.Dimension(name="channel", size=1), *axes]
+    )
+    bundle = parts.new_bundle(
+        name, task, mpb.InputDescription(name="image", kind=mpb.INPUT_KIND_IMAGE, tensors=[pixels])
+    )
+    bundle.description.limits.max_pixels = 1_000_000
+    normalise = bpb.NormaliseImage(scale=1 / 255, mean=[0.5], deviation=[0.5], tensor="pixels")
     steps = [
         bpb.PreprocessingStep(decode_image=bpb.DecodeImage(channels=1)),
-        bpb.PreprocessingStep(resize_image=bpb.ResizeImage(rows=4, columns=4)),
-        bpb.PreprocessingStep(
-            normalise_image=bpb.NormaliseImage(scale=1 / 255, mean=[0.5], deviation=[0.5], tensor="pixels")
-        ),
+        bpb.PreprocessingStep(resize_image=bpb.ResizeImage(rows=size, columns=size, fit=fit)),
+        bpb.PreprocessingStep(crop_image=bpb.CropImage(rows=size, columns=size)),
+        bpb.PreprocessingStep(normalise_image=normalise),
     ]
     bundle.preprocessing.add(input="image", steps=steps)
-    grey = (np.arange(16).reshape(4, 4) * 15).astype(np.uint8)
-    scaled = ((grey * np.float32(1 / 255) - np.float32(0.5)) / np.float32(0.5)).astype(np.float32)
-    return parts.write(
-        repository,
-        bundle,
-        {"model.onnx": graph},
-        [{"image": Image(png(grey))}],
-        [picture_answer(scaled[np.newaxis])],
-        version,
-    )
+    return bundle
+
+
+def _normalised(grey: NDArray[np.uint8]) -> Array:
+    """Scale grey pixels as the server does: [1, row, column], from -1 to 1."""
+    pixels = (grey * np.float32(1 / 255) - np.float32(0.5)) / np.float32(0.5)
+    return pixels.astype(np.float32)[np.newaxis]
 
 
 def png(grey: NDArray[np.uint8]) -> bytes:
@@ -158,12 +156,8 @@ agraph (float[B, 1, 8, 8] pixels{", int64[B, N] ids, bool[B, N] mask" if asked e
         rows=np.array([0, 16, 4]),
         **SELF_SIZES,
     )
-    axes = [mpb.Dimension(name=axis, size=size) for axis, size in (("channel", 1), ("row", 8), ("column", 8))]
-    pixels = mpb.TensorDescription(name="pixels", data_type=vpb.DATA_TYPE_FLOAT32, dimensions=axes)
-    image = mpb.InputDescription(name="image", kind=mpb.INPUT_KIND_IMAGE, tensors=[pixels])
-    bundle = parts.new_bundle(name, mpb.TASK_CLASSIFICATION, image)
+    bundle = _bundle(name, mpb.TASK_CLASSIFICATION, 8, bpb.FIT_COVER)
     description = bundle.description
-    description.limits.max_pixels = 1_000_000
     description.outputs.append(parts.output("logits", mpb.Dimension(name="class", size=3)))
     classes = mpb.ClassesDescription(output="logits", labels=LABELS, activation=mpb.ACTIVATION_SOFTMAX)
     description.results.add(name="mood", classes=classes)
@@ -174,15 +168,6 @@ agraph (float[B, 1, 8, 8] pixels{", int64[B, N] ids, bool[B, N] mask" if asked e
         parts.bind(bundle, f"encoder.{layer}.self", "main", f"attention{layer}", "BATCH HEAD QUERY KEY")
     tensors = ["pixels", "ids", "mask"] if asked else ["pixels"]
     bundle.graphs.append(parts.onnx_graph("main", "model.onnx", tensors, ["logits", "attention0", "attention1"]))
-    steps = [
-        bpb.PreprocessingStep(decode_image=bpb.DecodeImage(channels=1)),
-        bpb.PreprocessingStep(resize_image=bpb.ResizeImage(rows=8, columns=8, fit=bpb.FIT_COVER)),
-        bpb.PreprocessingStep(crop_image=bpb.CropImage(rows=8, columns=8)),
-        bpb.PreprocessingStep(
-            normalise_image=bpb.NormaliseImage(scale=1 / 255, mean=[0.5], deviation=[0.5], tensor="pixels")
-        ),
-    ]
-    bundle.preprocessing.add(input="image", steps=steps)
     grey = (np.arange(64).reshape(8, 8) * 4).astype(np.uint8)
     example: Instance = {"image": Image(png(grey))}
     if asked:
@@ -199,11 +184,11 @@ QUESTION = "is it\na mat ?"
 
 def glance_answer(grey: NDArray[np.uint8], question: str = "") -> Sample:
     """Answer as the classifier of 8 x 8 grey pixels does."""
-    pixels = ((grey * np.float32(1 / 255) - np.float32(0.5)) / np.float32(0.5)).astype(np.float32)
+    pixels = _normalised(grey)
     patches = pixels.reshape(4, 2, 4, 2).transpose(0, 2, 1, 3).reshape(16, 4).astype(np.float64)
     ids = ids_of(question)
     first = patches.mean(0) + (EMBEDDING[ids].mean(0) if question else 0)
     features, layers = self_layers(np.vstack([first, patches]))
     maps = {f"encoder.{n}.self": MapWeights(parts.float32(each["attention"])) for n, each in enumerate(layers)}
-    tensors = {"pixels": pixels[np.newaxis], **({"ids": ids} if question else {})}
+    tensors = {"pixels": pixels, **({"ids": ids} if question else {})}
     return Sample(tensors, {"logits": parts.float32(features[0] @ CLASSES)}, maps)

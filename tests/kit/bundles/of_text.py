@@ -1,5 +1,6 @@
 """A text -> its class and the classes of its tokens; two layers of self attention with two heads, a pooled map."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from bundle.maps import MapWeights
 from bundle.reader import BundleFolder
 from bundle.samples import Sample
-from bundle.values import Array, Text
+from bundle.values import Array, Instance, Pair, Text
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
 from tests.kit.bundles import parts
@@ -19,6 +20,7 @@ from tests.kit.bundles.parts import (
     QUERY,
     SELF,
     SELF_SIZES,
+    TARGETS,
     WIDTH,
     ids_of,
     self_layers,
@@ -34,9 +36,11 @@ def tiny(
     *,
     max_tokens: int = MOST_TOKENS,
     max_characters: int = 500,
+    pair: bool = False,
+    every_result: bool = False,
     version: int = 0,
 ) -> BundleFolder:
-    """Write the classifier of texts."""
+    """Write the classifier of texts, or of two texts as one; or with results of other kinds and a full description."""
     of_layer = "float[B, 2, N, N] attention{0}, float[B, 2, N, N] scores{0}, float[B, 2, N, N] norms{0}"
     graph = parts.graph(
         f"""
@@ -65,8 +69,11 @@ agraph (int64[B, N] ids, bool[B, N] mask)
         **SELF_SIZES,
         axes12=np.array([1, 2]),
     )
-    bundle = parts.new_bundle(name, mpb.TASK_CLASSIFICATION, parts.text_input(max_tokens))
+    taken = parts.text_input(max_tokens, "pair" if pair else "text")
+    bundle = parts.new_bundle(name, mpb.TASK_CLASSIFICATION, taken)
     description = bundle.description
+    if pair:
+        description.inputs[0].kind = mpb.INPUT_KIND_PAIR
     description.title = "A tiny text model"
     description.limits.max_characters = max_characters
     description.outputs.extend(
@@ -81,7 +88,7 @@ agraph (int64[B, N] ids, bool[B, N] mask)
     description.results.add(name="words", classes=mpb.ClassesDescription(output="tags", label_set="tokens", **classes))
     description.label_sets.extend(
         [
-            parts.labels("tokens", apb.LABEL_KIND_TOKENS, input="text", tensor="ids", dimension="token"),
+            parts.labels("tokens", apb.LABEL_KIND_TOKENS, input=taken.name, tensor="ids", dimension="token"),
             parts.labels("one", apb.LABEL_KIND_ONE),
             parts.labels("sides", apb.LABEL_KIND_HEADS, names=["left", "right"]),
         ]
@@ -99,16 +106,35 @@ agraph (int64[B, N] ids, bool[B, N] mask)
     parts.add_map(bundle, "pool", apb.MAP_KIND_POOL, "one", "tokens")
     parts.bind(bundle, "pool", "main", "pooled", "BATCH KEY")
     bundle.graphs.append(parts.onnx_graph("main", "model.onnx", "ids mask".split(), graph_outputs))
-    bundle.preprocessing.append(parts.tokenized("text"))
+    bundle.preprocessing.append(parts.tokenized(taken.name))
     bundle.tensors.add(tensor="ids", mask="mask")
-    return parts.write(
-        repository,
-        bundle,
-        {"model.onnx": graph},
-        [{"text": Text(each)} for each in TINY_EXAMPLES],
-        [tiny_answer(ids_of(each)) for each in TINY_EXAMPLES],
-        version,
+    shown = TINY_EXAMPLES[1:] if pair else TINY_EXAMPLES
+    examples: list[Instance] = [{taken.name: Pair(*each.split(" ", 1)) if pair else Text(each)} for each in shown]
+    samples = [tiny_answer(ids_of(each)) for each in shown]
+    if every_result:
+        _describe(description)
+        samples = [
+            replace(each, outputs={**each.outputs, "pooled": each.maps["pool"].weights[0, 0]}) for each in samples
+        ]
+    return parts.write(repository, bundle, {"model.onnx": graph}, examples, samples, version)
+
+
+def _describe(description: mpb.ModelDescription) -> None:
+    """Take the scores of classes for numbers and a vector, and the pooled map for the ends of spans."""
+    description.outputs.append(parts.output("pooled", mpb.Dimension(name="token")))
+    targets = [*(mpb.Target(name=target, unit=unit) for target, unit in TARGETS), mpb.Target(name="height")]
+    spans = mpb.SpansDescription(start_output="pooled", end_output="pooled", label_set="tokens")
+    del description.results[0]
+    description.results.add(name="size", regression=mpb.RegressionDescription(output="logits", targets=targets))
+    description.results.add(name="place", spans=spans)
+    description.results.add(name="vector", embedding=mpb.EmbeddingDescription(output="logits"))
+    description.metrics.add(
+        name="accuracy", value=0.875, split="held-out", baseline=0.5, baseline_name="majority class", float32_value=0.9
     )
+    description.precision = mpb.PRECISION_INT8
+    description.taxonomy.scoring.append("scaled multiplicative")
+    description.citation.authors.append("Nobody")
+    description.citation.title, description.citation.year = "Reports", 2021
 
 
 def tiny_layers(ids: Array) -> tuple[Array, list[dict[str, Array]]]:

@@ -211,8 +211,8 @@ def text_input(max_tokens: int, name: str = "text") -> mpb.InputDescription:
     return mpb.InputDescription(name=name, kind=mpb.INPUT_KIND_TEXT, tensors=[ids])
 
 
-def tokenized(name: str, tensor: str = "ids", second_tensor: str = "") -> bpb.Preprocessing:
-    step = bpb.Tokenize(tokenizer="tokenizer.json", tensor=tensor, second_tensor=second_tensor)
+def tokenized(name: str, tensor: str = "ids") -> bpb.Preprocessing:
+    step = bpb.Tokenize(tokenizer="tokenizer.json", tensor=tensor)
     return bpb.Preprocessing(input=name, steps=[bpb.PreprocessingStep(tokenize=step)])
 
 

@@ -1,7 +1,7 @@
 """The server of small models that clients are tested with, and its answers as NumPy computes and people read them."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,14 +19,12 @@ TEXT = "the cat sat"
 SENTENCES = ("the cat dog .", "sat on mat far")
 DOCUMENT = " ".join(SENTENCES)
 PICTURE = (np.arange(64, dtype=np.uint8) * 4).reshape(8, 8)
-READY = ["asked", "echo", "glance", "pair", "paper", "report", "tiny"]
 
 
 @contextmanager
 def small_models(repository: Path) -> Iterator[Forwarder]:
     """Serve small models: `tiny` classifies texts, `paper` documents (edges), `glance` images (a grid), `asked` images
-    with a question, `pair` two texts; `echo` generates, `report` has several results. `broken` was refused, `coming` is
-    as it would be while it loads.
+    with a question, `pair` two; `echo` generates, `report` has several results. `broken` is refused; `coming` loads.
     """
     bundles.tiny(repository, max_tokens=1024, max_characters=50_000)
     bundles.paper(repository, max_sentences=1000)
@@ -49,14 +47,14 @@ def tiny(text: str = TEXT) -> Sample:
     return bundles.tiny_answer(bundles.ids_of(text))
 
 
-def paper(*sentences: str) -> Sample:
-    """The answer of `paper`."""
-    return bundles.paper_answer(bundles.padded([bundles.ids_of(each).tolist() for each in sentences or SENTENCES]))
+def paper() -> Sample:
+    """The answer of `paper` to DOCUMENT."""
+    return bundles.paper_answer(bundles.padded([bundles.ids_of(each).tolist() for each in SENTENCES]))
 
 
-def echo(text: str = TEXT, longest: int = bundles.MOST_NEW_TOKENS) -> Sample:
+def echo(text: str = TEXT) -> Sample:
     """The answer of `echo`."""
-    return bundles.echo_answer(bundles.ids_of(text), longest)
+    return bundles.echo_answer(bundles.ids_of(text))
 
 
 def steps(answer: Sample) -> tuple[str, ...]:
@@ -73,13 +71,6 @@ def probability(answer: Sample) -> float:
     """The probability of the tokens that `echo` puts out."""
     chances = softmax(answer.outputs["scores"].astype(np.float64))
     return float(np.prod(chances[np.arange(len(answer.token_ids)), answer.token_ids]))
-
-
-def step_rows(answer: Sample, labels: Sequence[str] = ()) -> list[str]:
-    """The rows of `echo`'s map over TEXT as a pipe gets them, one for each token put out."""
-    rows, tokens = answer.maps["decoder.0.cross"].weights[0], labels or steps(answer)
-    width = max(map(len, tokens))
-    return [f"{token:<{width}}  {words(TEXT.split(), row)}" for token, row in zip(tokens, rows, strict=True)]
 
 
 def looks(layer: int = 0) -> Array:

@@ -26,7 +26,7 @@ def make(name: str, weights: np.ndarray, query: str, key: str) -> AttentionMap:
 
 
 def test_self_attention_is_a_list_of_layers_with_its_tokens(client: limelight.Client):
-    answer = client.attend("tiny", {"text": TEXT}, maps="encoder.*")
+    answer = client.attend("tiny", TEXT, maps="encoder.*")
     drawn = answer.to_bertviz()
     assert set(drawn) == {"attention", "tokens"}
     assert drawn["tokens"] == TEXT.split()
@@ -57,7 +57,7 @@ def test_two_sequences_are_encoder_decoder_and_cross():
 
 
 def test_a_cross_map_alone_brings_both_lists_of_tokens(client: limelight.Client):
-    drawn, words = client.attend("echo", {"text": TEXT}).to_bertviz("decoder.0.cross"), list(steps(echo()))
+    drawn, words = client.attend("echo", TEXT).to_bertviz("decoder.0.cross"), list(steps(echo()))
     assert set(drawn) == {"cross_attention", "encoder_tokens", "decoder_tokens"}
     assert drawn["encoder_tokens"] == TEXT.split()
     assert drawn["decoder_tokens"] == words
@@ -65,7 +65,7 @@ def test_a_cross_map_alone_brings_both_lists_of_tokens(client: limelight.Client)
 
 
 def test_edges_are_drawn_dense_and_maps_that_do_not_fit_are_named(client: limelight.Client):
-    answer = client.attend("paper", {"text": DOCUMENT})
+    answer = client.attend("paper", DOCUMENT)
     assert answer.to_bertviz("word")["cross_attention"][0].shape == (1, 1, 2, 8)
     with pytest.raises(ValueError, match="'word' and 'sentence'"):
         answer.to_bertviz()

@@ -68,7 +68,7 @@ def one_row(weights: list[float], labels: list[str], **fields: Any) -> limelight
 
 
 def test_an_answer_shows_what_it_says_and_each_word_with_its_weight(client: limelight.Client):
-    answer, expected = client.attend("paper", {"text": DOCUMENT}), served.paper()
+    answer, expected = client.attend("paper", DOCUMENT), served.paper()
     read = drawn(answer)
     assert read.texts[0] == f"paper version 1: {served.headline(expected)}"
     assert {*DOCUMENT.split(), "word", "sentence"} <= set(read.texts)
@@ -127,7 +127,7 @@ def test_signed_values_scores_and_missing_ones_are_shown():
 
 
 def test_a_grid_and_the_heads_of_a_map_are_drawn(client: limelight.Client, picture: bytes):
-    answer = client.attend("glance", {"image": picture})
+    answer = client.attend("glance", picture)
     assert [tag for tag, _ in drawn(answer).elements].count("svg") == 2
     assert [tag for tag, _ in drawn(answer.maps[0]).elements].count("svg") == 3  # the mean, and two heads
 
@@ -138,11 +138,11 @@ def picture() -> bytes:
 
 
 def test_an_answer_with_many_maps_or_words_stays_small(client: limelight.Client):
-    answer = client.attend("tiny", {"text": " ".join(f"word{number}" for number in range(600))})
+    answer = client.attend("tiny", " ".join(f"word{number}" for number in range(600)))
     many = dataclasses.replace(answer, maps=answer.maps[:2] * 100)
     texts = drawn(many).texts
     assert "21 more maps" in texts and any(text.startswith("and 176 more maps") for text in texts)
-    long = client.attend("paper", {"text": ". ".join(["It rains a lot"] * 900)})
+    long = client.attend("paper", ". ".join(["It rains a lot"] * 900))
     assert any(re.fullmatch(r"and \d+ more rows", text) for text in drawn(long).texts)
 
 
@@ -152,9 +152,9 @@ def test_a_notebook_shows_an_answer(server: Forwarder):
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     cells = [
         f'import limelight\nclient = limelight.Client("{server.target}")',
-        f'client.attend("paper", {{"text": "{DOCUMENT}"}})',
-        'client.attend("tiny", {"text": "big <b>cat"})["encoder.1.self"]',
-        f'client.predict("tiny", {{"text": "{TEXT}"}})',
+        f'client.attend("paper", "{DOCUMENT}")',
+        'client.attend("tiny", "big <b>cat")["encoder.1.self"]',
+        f'client.predict("tiny", "{TEXT}")',
     ]
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
     nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()

@@ -8,7 +8,7 @@ import limelight
 from tests.client.served import TEXT
 from tests.kit.forwarder import Forwarder
 
-TEXT: dict[str, Any] = {"text": TEXT}
+TEXT: dict[str, Any] = TEXT
 
 
 @pytest.mark.parametrize(

@@ -22,18 +22,18 @@ EVENTS = 2 + len(served.echo().token_ids)
 def asked(target: str) -> Any:
     """What another process gets: an answer, which travels back to this one."""
     with limelight.Client(target, timeout=20) as client:
-        return client.attend("tiny", {"text": TEXT})
+        return client.attend("tiny", TEXT)
 
 
 def failed(target: str) -> Any:
     with limelight.Client(target, timeout=20) as client:
-        return client.predict("nope", {"text": TEXT})
+        return client.predict("nope", TEXT)
 
 
 def asked_asynchronously(target: str) -> Any:
     async def ask() -> Any:
         async with limelight.AsyncClient(target, timeout=20) as client:
-            return await client.predict("tiny", {"text": TEXT})
+            return await client.predict("tiny", TEXT)
 
     return asyncio.run(ask()).label
 
@@ -43,8 +43,8 @@ def test_one_asynchronous_client_serves_several_event_loops(server: Forwarder):
     labels = []
 
     async def ask() -> None:
-        labels.append((await client.predict("tiny", {"text": TEXT})).label)
-        labels.append(len([each async for each in client.generate("echo", {"text": TEXT})]))
+        labels.append((await client.predict("tiny", TEXT)).label)
+        labels.append(len([each async for each in client.generate("echo", TEXT)]))
 
     for _ in range(3):
         asyncio.run(ask())
@@ -76,7 +76,7 @@ def test_another_process_gets_answers_and_hands_them_and_errors_back(server: For
         assert answer.prediction.label == LABEL
         assert answer["encoder.0.self"].weights.shape == (2, 3, 3)
         assert refused.value.code.name == "NOT_FOUND"
-        assert client.predict("tiny", {"text": TEXT}).label == LABEL
+        assert client.predict("tiny", TEXT).label == LABEL
 
 
 def test_a_client_is_neither_pickled_nor_copied(server: Forwarder):

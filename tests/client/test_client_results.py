@@ -30,7 +30,7 @@ REPORT = tiny().outputs
 
 
 def test_results_are_by_name_and_in_order(client: limelight.Client, server: Forwarder):
-    answer = client.predict("report", {"text": TEXT})
+    answer = client.predict("report", TEXT)
     assert list(answer.results) == ["words", "size", "place", "vector"]
     size = answer.results["size"]
     assert isinstance(size, limelight.Regression)
@@ -46,7 +46,7 @@ def test_results_are_by_name_and_in_order(client: limelight.Client, server: Forw
 
 
 def test_tags_are_columns_and_an_entry_has_its_classes(client: limelight.Client):
-    answer = client.predict("report", {"text": TEXT})
+    answer = client.predict("report", TEXT)
     tags, expected = answer.tags, [ranked(logits) for logits in REPORT["tags"]]
     assert tags is not None
     assert answer.label_sets[tags.label_set].labels == tuple(TEXT.split())
@@ -54,10 +54,8 @@ def test_tags_are_columns_and_an_entry_has_its_classes(client: limelight.Client)
     assert tags.labels == tuple(each[0][0] for each in expected)
     assert tags.probabilities.shape == tags.indices.shape == (3, 3)
     for entry, classes in zip(tags, expected, strict=True):
-        assert [(each.label, each.index) for each in entry] == [
-            (label, bundles.LABELS.index(label)) for label, _ in classes
-        ]
-        assert [each.probability for each in entry] == pytest.approx([each for _, each in classes], rel=1e-4)
+        assert [each.label for each in entry] == [bundles.LABELS[each.index] for each in entry]
+        assert {each.label: each.probability for each in entry} == pytest.approx(dict(classes), rel=1e-4)
     assert [entry[0].label for entry in tags] == list(tags.labels)
 
 

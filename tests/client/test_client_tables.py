@@ -23,7 +23,7 @@ def strict():
 
 
 def test_a_frame_has_a_row_for_each_weight(client: limelight.Client):
-    answer = client.attend("tiny", {"text": TEXT})
+    answer = client.attend("tiny", TEXT)
     frame = answer.to_pandas()
     assert list(frame) == "map layer head query query_label key key_label weight".split()
     assert len(frame) == 2 * 2 * 3 * 3 + 3
@@ -37,23 +37,23 @@ def test_a_frame_has_a_row_for_each_weight(client: limelight.Client):
 
 
 def test_a_frame_of_edges_or_the_largest_weights_has_those_alone(client: limelight.Client):
-    edges = client.attend("paper", {"text": DOCUMENT})["word"].to_pandas()
+    edges = client.attend("paper", DOCUMENT)["word"].to_pandas()
     assert list(edges["query_label"]) == [SENTENCES[0]] * 4 + [SENTENCES[1]] * 4
     assert list(edges["key_label"]) == DOCUMENT.split() and edges["layer"].isna().all()
-    cut = client.attend("tiny", {"text": TEXT}, top_k=1, reduce="mean")["encoder.1.self"].to_pandas()
+    cut = client.attend("tiny", TEXT, top_k=1, reduce="mean")["encoder.1.self"].to_pandas()
     best = tiny().maps["encoder.1.self"].weights.mean(axis=0).argmax(axis=1)
     assert list(cut["head"]) == ["mean"] * 3 and list(cut["key"]) == best.tolist()
 
 
 def test_a_selection_keeps_the_numbers_of_its_entries(client: limelight.Client):
-    whole = client.attend("tiny", {"text": TEXT})["encoder.0.self"]
+    whole = client.attend("tiny", TEXT)["encoder.0.self"]
     part = dataclasses.replace(whole, weights=whole.weights[:, 1:3], query=whole.query.take([1, 2]))
     assert set(part.to_pandas()["query"]) == {1, 2}
     assert part.to_xarray()["query"].values.tolist() == [1, 2]
 
 
 def test_features_and_scores_that_are_not_possible(client: limelight.Client):
-    whole = client.attend("tiny", {"text": TEXT})["encoder.0.self"]
+    whole = client.attend("tiny", TEXT)["encoder.0.self"]
     weights = np.stack([whole.weights, whole.weights * 2], axis=-1)
     frame = dataclasses.replace(whole, weights=weights).to_pandas()
     assert list(frame["feature"][:2]) == [0, 1] and frame["weight"][1] == 2 * frame["weight"][0]
@@ -65,7 +65,7 @@ def test_features_and_scores_that_are_not_possible(client: limelight.Client):
 
 
 def test_an_array_has_labelled_axes(client: limelight.Client):
-    answer = client.attend("tiny", {"text": TEXT})
+    answer = client.attend("tiny", TEXT)
     array = answer["encoder.0.self"].to_xarray()
     assert array.dims == ("head", "query", "key") and array.attrs["kind"] == "self"
     np.testing.assert_array_equal(array.values, answer["encoder.0.self"].weights)
@@ -73,7 +73,7 @@ def test_an_array_has_labelled_axes(client: limelight.Client):
     layers = answer.to_xarray("encoder.*")
     assert layers.dims == ("map", "head", "query", "key")
     np.testing.assert_array_equal(layers.sel(map="encoder.1.self").values, answer["encoder.1.self"].weights)
-    edges = client.attend("paper", {"text": DOCUMENT})
+    edges = client.attend("paper", DOCUMENT)
     assert np.isnan(edges["word"].to_xarray().values[0, 0, 4:]).all()
     with pytest.raises(ValueError, match="'word' and 'sentence' have different axes"):
         edges.to_xarray()

@@ -40,7 +40,7 @@ class Forwarder(grpc.GenericRpcHandler):  # type: ignore[misc]
         self.cancelled = 0
         self.pauses: dict[str, float] = {}
         self._answers: list[tuple[str, bytes]] = []
-        self._failures: Iterator[status_pb2.Status | None] = iter(())
+        self._failures: Iterator[tuple[grpc.StatusCode, status_pb2.Status] | None] = iter(())
 
     @property
     def answers(self) -> list[Any]:
@@ -56,7 +56,7 @@ class Forwarder(grpc.GenericRpcHandler):  # type: ignore[misc]
             retry = error_details_pb2.RetryInfo()
             retry.retry_delay.FromMilliseconds(retry_ms)
             status.details.add().Pack(retry)
-        self._failures = chain(repeat(None, after), repeat(status, times))
+        self._failures = chain(repeat(None, after), repeat((code, status), times))
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         """Handle every call alike: an answer of one message is a stream of one."""
@@ -68,12 +68,11 @@ class Forwarder(grpc.GenericRpcHandler):  # type: ignore[misc]
         if name in _METHODS:
             self.requests.append(GetMessageClass(_METHODS[name].input_type).FromString(sent))
         if (failure := next(self._failures, None)) is not None:
-            context.set_trailing_metadata((("grpc-status-details-bin", failure.SerializeToString()),))
-            code = next(each for each in grpc.StatusCode if each.value[0] == failure.code)
-            context.abort(code, failure.message)
+            code, status = failure
+            context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+            context.abort(code, status.message)
         metadata = [each for each in context.invocation_metadata() if not each.key.startswith(("grpc-", "user-agent"))]
-        left = context.time_remaining()
-        timeout = left if left is not None and left < 1e6 else None
+        timeout = min(context.time_remaining() or 1e6, 1e6)  # where there is none, gRPC's is too long for itself
         call = self._channel.unary_stream(method)(sent, timeout=timeout, metadata=metadata)
         over = threading.Event()
 

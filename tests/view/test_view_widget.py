@@ -21,12 +21,13 @@ pytest.importorskip("anywidget", reason="anywidget is not installed")
 CELLS = [
     "import limelight\nimport numpy as np\npicture = np.arange(64, dtype=np.uint8).reshape(8, 8)",
     'client = limelight.Client("{target}")',
-    'limelight.widget(client.attend("tiny", {{"text": "the <b>cat sat"}}, maps="encoder.*"))',
-    f'limelight.widget(client.attend("paper", {{{{"text": "{DOCUMENT}"}}}}))',
-    'limelight.widget(client.attend("glance", {{"image": picture}}), image=picture)',
-    'limelight.widget(client.attend("tiny", {{"text": "the cat sat"}}, maps="encoder.*", heads=[1], top_k=1), "encoder.1.*")',
+    'limelight.widget(client.attend("tiny", "the <b>cat sat", maps="encoder.*"))',
+    f'limelight.widget(client.attend("paper", "{DOCUMENT}"))',
+    'limelight.widget(client.attend("glance", picture), image=picture)',
+    'answer = client.attend("tiny", "the cat sat", maps="encoder.*", heads=[1], top_k=1)\n'
+    'limelight.widget(answer, "encoder.1.*")',
     "import dataclasses\n"
-    'answer = client.attend("glance", {{"image": picture}})\n'
+    'answer = client.attend("glance", picture)\n'
     'boxes = [limelight.Box("cat", 0, 0.9, 0, 0, 4, 4, 1), limelight.Box("dog", 1, 0.8, 4, 4, 8, 8, 2)]\n'
     'results = {{"objects": limelight.Boxes(tuple(boxes), answer["encoder.1.self"].query.name, False)}}\n'
     "prediction = dataclasses.replace(answer.prediction, results=results)\n"

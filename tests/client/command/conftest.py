@@ -14,9 +14,15 @@ from tests.kit.forwarder import Forwarder
 
 
 @pytest.fixture
+def server(server: Forwarder, monkeypatch: pytest.MonkeyPatch) -> Forwarder:
+    """The server that every command finds."""
+    monkeypatch.setenv("LIMELIGHT_TARGET", server.target)
+    return server
+
+
+@pytest.fixture
 def run(server: Forwarder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command line in this process: exit status, output, errors."""
-    monkeypatch.setenv("LIMELIGHT_TARGET", server.target)
 
     def run(*arguments: object, stdin: str | bytes = "") -> tuple[int, str, str]:
         data = stdin.encode() if isinstance(stdin, str) else stdin

@@ -1,13 +1,12 @@
 """`limelight attend`: what is asked for, and what it prints into a pipe and on a terminal."""
 
 import re
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bundle.maps import MapWeights
 from limelight.scale import FAINT
 from limelight.v1 import attention_pb2, service_pb2
 from tests.client import served
@@ -18,7 +17,6 @@ from tests.kit.forwarder import Forwarder
 
 TOKENS = TEXT.split()
 CROSS = "decoder.0.cross"
-PATCHES = served.looks(1)
 
 
 def test_attend_through_a_pipe_is_text_with_numbers(run: Run):
@@ -99,13 +97,18 @@ def test_a_group_that_is_named_twice_is_the_union_of_its_places(run: Run, server
     assert (grouping.groups[0].spans[0].end, list(grouping.groups[0].indices)) == (3, [-1])
 
 
+def step_rows(tokens: Sequence[str], weights: np.ndarray) -> list[str]:
+    """The rows of a map over TEXT as a pipe gets them, one for each token put out."""
+    width = max(map(len, tokens))
+    return [f"{token:<{width}}  {served.words(TOKENS, row)}" for token, row in zip(tokens, weights, strict=True)]
+
+
 def test_weights_that_top_k_left_out_are_absent_and_their_sum_is_told(run: Run):
-    answer = served.echo()
-    cross = answer.maps["decoder.0.cross"].weights[0]
+    cross = served.echo().maps[CROSS].weights[0]
     best = cross.max(axis=1, keepdims=True)
-    kept = {"decoder.0.cross": MapWeights(np.where(cross == best, cross, np.nan)[None])}
-    output = run("attend", "echo", TEXT, "--map", "decoder.0.cross", "--top-k", "1")[1]
-    for row, most in zip(served.step_rows(replace(answer, maps=kept)), best[:, 0], strict=True):
+    output = run("attend", "echo", TEXT, "--map", CROSS, "--top-k", "1")[1]
+    shown = step_rows(served.steps(served.echo()), np.where(cross == best, cross, np.nan))
+    for row, most in zip(shown, best[:, 0], strict=True):
         assert f"{row}  left out: {1 - most:.4f}\n" in output
     maps, output = served.paper().maps, run("attend", "paper", DOCUMENT, "--top-k", "1")[1]
     for shares, sentence in zip(np.split(maps["word"].weights[0], 2), SENTENCES, strict=True):
@@ -124,20 +127,19 @@ def test_other_sequences_are_shown_after_the_best(run: Run, server: Forwarder):
     output = run("attend", "echo", TEXT, "--sequences", "2")[1]
     first, second = server.answers[-1].results[0].prediction.results[0].sequences.sequences
     assert output.startswith(f"echo version 1: {first.text} {np.exp(sum(first.log_probabilities)):.2f}\n")
-    best, other = output.split(f"sequence 1: {second.text} · decoder.0.cross\n")
+    best, other = output.split(f"sequence 1: {second.text} · {CROSS}\n")
     for shown, sequence in ((best, first), (other, second)):
-        maps = bundles.echo_maps(bundles.ids_of(TEXT), sequence.token_ids)
-        labels = [bundles.WORDS[token] for token in sequence.token_ids]
-        assert "\n".join(served.step_rows(replace(served.echo(), maps=maps), labels)) in shown
+        weights = bundles.echo_maps(bundles.ids_of(TEXT), sequence.token_ids)[CROSS].weights[0]
+        assert "\n".join(step_rows([bundles.WORDS[token] for token in sequence.token_ids], weights)) in shown
 
 
-def rows_of(sentences: tuple[str, ...] = SENTENCES) -> tuple[list[str], list[str]]:
+def rows_of() -> tuple[list[str], list[str]]:
     """The rows of words, and those of sentences, as a pipe gets them."""
     maps = served.paper().maps
-    own = [f"{weight:.4f}  " for weight in maps["sentence"].weights[0, 0]]
     inside = np.split(maps["word"].weights[0], 2)
-    shown = [served.words(sentence.split(), shares) for sentence, shares in zip(sentences, inside, strict=True)]
-    return [a + b for a, b in zip(own, shown, strict=True)], [a + b for a, b in zip(own, sentences, strict=True)]
+    shown = list(zip(maps["sentence"].weights[0, 0], SENTENCES, inside, strict=True))
+    words = [f"{own:.4f}  {served.words(sentence.split(), shares)}" for own, sentence, shares in shown]
+    return words, [f"{own:.4f}  {sentence}" for own, sentence, _ in shown]
 
 
 def test_a_document_shows_words_inside_sentences_and_sentences_by_their_own_map(run: Run):
@@ -158,7 +160,7 @@ def test_a_sentence_of_several_lines_is_shown_in_one(run: Run, tmp_path: Path):
 def test_a_generating_model_shows_a_line_an_output_token(run: Run):
     output, answer = run("attend", "echo", TEXT)[1], served.echo()
     assert output.startswith(f"echo version 1: {served.said(answer)} {served.probability(answer):.2f}\n")
-    assert "\n".join(served.step_rows(answer)) in output
+    assert "\n".join(step_rows(served.steps(answer), answer.maps[CROSS].weights[0])) in output
 
 
 def test_an_image_is_shown_as_a_grid(run: Run, picture: Path):
@@ -177,7 +179,7 @@ def brightness(seen: str) -> list[int]:
 
 
 def test_a_terminal_shades_words_by_their_weight(server: Forwarder):
-    seen, weights = in_terminal("attend", "paper", DOCUMENT, target=server.target), served.nested()
+    seen, weights = in_terminal("attend", "paper", DOCUMENT), served.nested()
     assert SENTENCES[0] in without_colours(seen)
     assert "(0." not in without_colours(seen), "numbers are for pipes"
     # The words' weights times their lines'; equal weights would be 1/8.
@@ -189,27 +191,26 @@ def test_a_terminal_shades_words_by_their_weight(server: Forwarder):
 
 def test_a_map_that_looks_everywhere_has_no_colour(server: Forwarder):
     # To the model both words are the same unknown one.
-    seen = in_terminal("attend", "tiny", "big cow", "--map", "encoder.0.self", "--head", "0", target=server.target)
+    seen = in_terminal("attend", "tiny", "big cow", "--map", "encoder.0.self", "--head", "0")
     assert not re.search(r"48;2;\d+;\d+;\d+m *(big|cow)", seen)
     assert "equal 0.5" in without_colours(seen)
 
 
 def test_a_light_terminal_gets_darker_colours_for_larger_weights(server: Forwarder, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLORFGBG", "0;15")
-    found = brightness(in_terminal("attend", "paper", DOCUMENT, target=server.target))
+    found = brightness(in_terminal("attend", "paper", DOCUMENT))
     strongest, second = np.argsort(served.nested())[:-3:-1]
     assert 0 < found[strongest] < found[second]
 
 
 def test_a_terminal_shows_an_image_in_blocks(server: Forwarder, picture: Path):
-    seen = in_terminal("attend", "glance", str(picture), "--map", "encoder.1.self", target=server.target)
+    seen = in_terminal("attend", "glance", str(picture), "--map", "encoder.1.self")
     assert without_colours(seen).count("████████\n") == 4
-    colours = re.findall(r"38;2;(\d+);(\d+);(\d+)m██", seen)
-    assert len(colours) == 16
-    bright = np.array([sum(map(int, each)) for each in colours])[np.argsort(PATCHES[1:])]
-    assert (np.diff(bright) >= 0).all() and len(set(bright[PATCHES[1:][np.argsort(PATCHES[1:])] <= 1 / 17])) == 1
-    assert len(set(bright)) > 2
-    assert f"[class] {PATCHES[0]:.3f}" in without_colours(seen)
+    colours, (leading, *cells) = re.findall(r"38;2;(\d+);(\d+);(\d+)m██", seen), served.looks(1)
+    bright = np.array([sum(map(int, each)) for each in colours])[np.argsort(cells)]
+    assert (np.diff(bright) >= 0).all() and len(set(bright)) > 2
+    assert len(set(bright[np.sort(cells) <= 1 / 17])) == 1, "those up to equal weights"
+    assert f"[class] {leading:.3f}" in without_colours(seen)
 
 
 def test_texts_that_were_asked_beside_a_picture_or_each_other_stand_above_the_answer(run: Run, picture: Path):
@@ -241,7 +242,7 @@ def test_json_is_the_answer_alone(run: Run, picture: Path):
 
 
 def test_a_terminal_with_eight_colours_gets_those(server: Forwarder):
-    seen = in_terminal("attend", "paper", DOCUMENT, target=server.target, TERM="xterm", COLORTERM="")
+    seen = in_terminal("attend", "paper", DOCUMENT, TERM="xterm", COLORTERM="")
     assert "48;" not in seen
     colours = [re.search(rf"\x1b\[3\d;(4\d)m{re.escape(word)}\x1b", seen) for word in DOCUMENT.split()]
     strengths = [served.strength(weight, 1 / 8) for weight in served.nested()]
@@ -251,7 +252,7 @@ def test_a_terminal_with_eight_colours_gets_those(server: Forwarder):
 
 def test_long_rows_go_on_below_their_words(server: Forwarder):
     words = " ".join(f"word{place}" for place in range(12))
-    seen = without_colours(in_terminal("attend", "echo", words, "--map", CROSS, target=server.target, COLUMNS="40"))
+    seen = without_colours(in_terminal("attend", "echo", words, "--map", CROSS, COLUMNS="40"))
     lines = seen.partition(f"{CROSS}\n")[2].splitlines()
     start = lines[0].index("word0")
     assert len(lines) > 12 and all(len(line) <= 40 for line in lines)
@@ -262,8 +263,6 @@ def test_long_rows_go_on_below_their_words(server: Forwarder):
 
 def test_a_grid_wider_than_the_terminal_is_cut_and_said_to_be(server: Forwarder, picture: Path):
     for columns, cells in (("8", "████████"), ("7", "████"), ("3", "███")):
-        seen = in_terminal(
-            "attend", "glance", str(picture), "--map", "encoder.1.self", target=server.target, COLUMNS=columns
-        )
+        seen = in_terminal("attend", "glance", str(picture), "--map", "encoder.1.self", COLUMNS=columns)
         assert without_colours(seen).splitlines().count(cells) == 4, columns
     assert "(1of4columnsdonotfit" in "".join(without_colours(seen).split())

@@ -22,14 +22,14 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def environment(program: Path, target: str) -> dict[str, str]:
+def environment(program: Path) -> dict[str, str]:
     """Variables of a shell that finds the program, and no settings of a person."""
     folder = str(program.parent)
-    changed = {"LIMELIGHT_TARGET": target, "HOME": folder, "XDG_CONFIG_HOME": folder, "TERM": "dumb"}
+    changed = {"HOME": folder, "XDG_CONFIG_HOME": folder, "TERM": "dumb"}
     return os.environ | changed | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
 
-def completed(program: Path, target: str, *lines: str) -> list[list[str]]:
+def completed(program: Path, *lines: str) -> list[list[str]]:
     """What bash offers behind each line."""
     script = [f'eval "$({program} completion bash)"', "complete -p limelight > /dev/null"]
     for line in lines:
@@ -42,7 +42,7 @@ def completed(program: Path, target: str, *lines: str) -> list[list[str]]:
         text=True,
         check=True,
         timeout=120,
-        env=environment(program, target),
+        env=environment(program),
     )
     assert done.stderr == ""
     return [line.removeprefix("=").split() for line in done.stdout.splitlines()]
@@ -52,7 +52,6 @@ def completed(program: Path, target: str, *lines: str) -> list[list[str]]:
 def test_bash_completes_commands_options_and_names_of_the_server(program: Path, server: Forwarder) -> None:
     commands, options, models, maps, inputs = completed(
         program,
-        server.target,
         "limelight att",
         "limelight attend tiny --top",
         "limelight predict t",
@@ -66,8 +65,11 @@ def test_bash_completes_commands_options_and_names_of_the_server(program: Path, 
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_without_a_server_names_are_not_completed_and_nothing_is_said(program: Path) -> None:
-    assert completed(program, "127.0.0.1:1", "limelight attend ") == [[]]
+def test_without_a_server_names_are_not_completed_and_nothing_is_said(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIMELIGHT_TARGET", "127.0.0.1:1")
+    assert completed(program, "limelight attend ") == [[]]
 
 
 def test_names_that_a_shell_would_evaluate_are_not_offered() -> None:
@@ -90,7 +92,7 @@ def test_fish_completes_commands_and_names_of_the_server(program: Path, server: 
         text=True,
         check=True,
         timeout=120,
-        env=environment(program, server.target),
+        env=environment(program),
     )
     assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == list(COMPLETED.values())
 
@@ -101,7 +103,7 @@ def test_zsh_completes_commands_and_names_of_the_server(program: Path, server: F
     zsh = pexpect.spawn(
         "zsh",
         ["-f", "-i"],
-        env=environment(program, server.target),
+        env=environment(program),
         encoding="utf-8",
         timeout=60,
         dimensions=(24, 200),

@@ -25,6 +25,10 @@ def texts(count: int) -> list[str]:
     return [f"{KNOWN[number % 10]} {KNOWN[number // 10 % 10]}" for number in range(count)]
 
 
+def labels() -> list[str]:
+    return [served.label(served.tiny(text)) for text in texts(100)]
+
+
 @cache
 def answered(text: str) -> str:
     return served.said(served.echo(text))
@@ -57,9 +61,7 @@ def test_attend_writes_the_selected_maps(run: Run, jsonl: Path, tmp_path: Path):
 
 def test_without_out_answers_are_printed(run: Run, jsonl: Path):
     status, output, _ = run("predict", "tiny", "--file", jsonl)
-    assert status == 0 and [json.loads(line)["label"] for line in output.splitlines()] == [
-        served.label(served.tiny(text)) for text in texts(100)
-    ]
+    assert status == 0 and [json.loads(line)["label"] for line in output.splitlines()] == labels()
 
 
 def test_lines_that_fail_have_an_error_and_the_others_go_on(run: Run, tmp_path: Path):
@@ -175,9 +177,8 @@ def test_parquet_goes_in_and_out(run: Run, tmp_path: Path, picture: Path):
     status, _, errors = run("predict", "tiny", "--file", inputs, "--out", out)
     assert status == 1 and "1 failed: line 1501" in errors
     table = parquet.read_table(out).to_pylist()
-    _, probability = next(iter(served.ranked(served.tiny(texts(1)[0]).outputs["logits"])))
-    labels = [served.label(served.tiny(text)) for text in texts(100)]
-    assert [each["label"] for each in table] == [*labels * 15, None]
+    probability = served.ranked(served.tiny(texts(1)[0]).outputs["logits"])[0][1]
+    assert [each["label"] for each in table] == [*labels() * 15, None]
     assert table[-1]["error"] == "input 'text' is missing; the line has 'text', 'id'" and table[0]["error"] is None
     assert json.loads(table[0]["answer"])["label_sets"] and table[0]["probability"] == pytest.approx(probability)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["answers.parquet", "digit.png", "inputs.parquet"]

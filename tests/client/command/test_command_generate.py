@@ -55,14 +55,14 @@ def test_generate_json_is_one_event_a_line(run: Run):
 
 def test_a_terminal_sees_the_text_come_and_then_the_whole_of_it(server: Forwarder):
     server.pauses["Generate"] = 0.2
-    seen, whole = without_colours(in_terminal("generate", "echo", TEXT, target=server.target)), said(echo())
+    seen, whole = without_colours(in_terminal("generate", "echo", TEXT)), said(echo())
     assert whole.split()[0] in seen.split(whole)[0]
     assert seen.rstrip().endswith(f"{whole}  ({probability(echo()):.2f})")
 
 
 def test_a_sample_says_its_seed_to_people_and_programs(run: Run, server: Forwarder):
     arguments = ["generate", "echo", TEXT, "--strategy", "sample"]
-    seen = without_colours(in_terminal(*arguments, target=server.target))
+    seen = without_colours(in_terminal(*arguments))
     _, start, *_, last = server.answers
     (sequence,) = last.end.sequences
     chance = f"{np.exp(sum(sequence.log_probabilities)):.2f}"

@@ -74,7 +74,7 @@ def test_inputs_come_from_arguments_files_and_standard_input(
 
 def test_every_kind_of_result_is_printed_under_its_name(run: Run, server: Forwarder):
     status, output, errors = run("predict", "report", "the cat sat")
-    tags, size, place, vector = server.answers[-1].predictions[0].results
+    tags, size, spans, vector = server.answers[-1].predictions[0].results
     listed = zip(tags.tagging.labels, (f"{each:.2f}" for each in tags.tagging.probabilities), strict=True)
     shown = [f"{label} {probability}" for label, probability in listed]
     expected = [
@@ -83,7 +83,7 @@ def test_every_kind_of_result_is_printed_under_its_name(run: Run, server: Forwar
         "size:",
         *(f"{each.name} {each.value:.6g} {each.unit}".rstrip() for each in size.regression.numbers),
         "place:",
-        *(f"{each.probability:.4f}  {each.text}  [{each.start}:{each.end}]" for each in place.spans.spans),
+        *(f"{each.probability:.4f}  {each.text}  [{each.start}:{each.end}]" for each in spans.spans.spans),
         "vector:",
         " ".join(f"{number:.6g}" for number in to_array(vector.embedding.vector).tolist()),
     ]

@@ -71,37 +71,37 @@ def test_every_command_hears_the_same_variables(
     assert run(*command, "--target", server.target)[::2] == (0, "")
 
 
-def shell(command: str, server: Forwarder, **environment: str) -> subprocess.CompletedProcess[str]:
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     limelight = " ".join(COMMAND)
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", command.replace("limelight ", f"{limelight} ")],
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "LIMELIGHT_TARGET": server.target, **environment},
+        env={**os.environ, **environment},
     )
 
 
 def test_closed_streams_are_as_if_nobody_listened(server: Forwarder):
     for command in ("models >&-", "attend tiny x >&-", "models <&- >&- 2>&-", "models 2>&-"):
-        done = shell(f"limelight {command}", server)
+        done = shell(f"limelight {command}")
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), (command, done.stderr)
-    done = shell("limelight predict tiny - <&-", server)
+    done = shell("limelight predict tiny - <&-")
     assert done.returncode == 1 and re.fullmatch("limelight: INVALID_ARGUMENT: .* is empty\n", done.stderr)
-    done = shell("limelight models nope >&-", server)
+    done = shell("limelight models nope >&-")
     assert done.returncode == 1 and re.fullmatch("limelight: NOT_FOUND: .*\n", done.stderr)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_a_full_disk_is_one_line(server: Forwarder):
-    done = shell("limelight models > /dev/full", server)
+    done = shell("limelight models > /dev/full")
     assert (done.returncode, done.stderr) == (1, "limelight: No space left on device\n")
 
 
 def test_a_terminal_that_lacks_characters_gets_escapes_and_json_stays_json(server: Forwarder):
-    done = shell("limelight attend tiny '→ é' --map encoder.0.self", server, PYTHONIOENCODING="ascii")
+    done = shell("limelight attend tiny '→ é' --map encoder.0.self", PYTHONIOENCODING="ascii")
     assert done.returncode == 0 and "\n\\u2192(0.5000) \\xe9(0.5000)\n" in done.stdout
-    done = shell("limelight predict tiny 'a → 😀' --json", server, PYTHONIOENCODING="ascii")
+    done = shell("limelight predict tiny 'a → 😀' --json", PYTHONIOENCODING="ascii")
     assert json.loads(done.stdout)["label_sets"]["tokens"]["labels"] == ["a", "→", "😀"]
 
 
@@ -128,8 +128,8 @@ def test_bytes_that_are_not_utf8_are_refused_by_field_and_place(run: Run, server
         r"predict tiny $'7 \xff'": r'instances\[0\].inputs\["text"\]: character 2 is half .* byte 0xff.*',
         f"predict tiny - < {tmp_path}/a": r'instances\[0\].inputs\["text"\]: byte 2 of standard input .*',
     }.items():
-        done = shell(f"limelight {command}", server)
+        done = shell(f"limelight {command}")
         assert done.returncode == 1 and re.fullmatch(f"limelight: {line}\n", done.stderr), (command, done.stderr)
     # A file whose name is not UTF-8 is a file all the same.
-    done = shell(f"limelight attend tiny a --png {tmp_path}/$'\\xff.png'", server)
+    done = shell(f"limelight attend tiny a --png {tmp_path}/$'\\xff.png'")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, f"{tmp_path}/\\udcff.png")

@@ -13,7 +13,7 @@ from bundle.maps import MapWeights
 from bundle.reader import BundleFolder
 from bundle.samples import Sample
 from bundle.v1 import bundle_pb2 as bpb
-from bundle.values import Array, Image, Instance, Text
+from bundle.values import Array, Image, Text
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
 from limelight.v1 import values_pb2 as vpb
@@ -62,12 +62,8 @@ agraph (float[B, 1, 4, 4] pixels) => (float[B, 2] numbers, float[B, 1, 1, 4] att
     targets = [mpb.Target(name=target, unit=unit) for target, unit in TARGETS]
     description.results.add(name="size", regression=mpb.RegressionDescription(output="numbers", targets=targets))
     grid = apb.Grid(rows=2, columns=2)
-    description.label_sets.extend(
-        [
-            parts.labels("patches", apb.LABEL_KIND_GRID, grid=grid, input="image"),
-            parts.labels("one", apb.LABEL_KIND_ONE),
-        ]
-    )
+    description.label_sets.append(parts.labels("patches", apb.LABEL_KIND_GRID, grid=grid, input="image"))
+    description.label_sets.append(parts.labels("one", apb.LABEL_KIND_ONE))
     parts.add_map(bundle, "patch", apb.MAP_KIND_POOL, "one", "patches")
     parts.bind(bundle, "patch", "main", "attention", "BATCH HEAD QUERY KEY")
     bundle.graphs.append(parts.onnx_graph("main", "model.onnx", ["pixels"], ["numbers", "attention"]))
@@ -169,12 +165,12 @@ agraph (float[B, 1, 8, 8] pixels{", int64[B, N] ids, bool[B, N] mask" if asked e
     tensors = ["pixels", "ids", "mask"] if asked else ["pixels"]
     bundle.graphs.append(parts.onnx_graph("main", "model.onnx", tensors, ["logits", "attention0", "attention1"]))
     grey = (np.arange(64).reshape(8, 8) * 4).astype(np.uint8)
-    example: Instance = {"image": Image(png(grey))}
+    example: dict[str, Image | Text] = {"image": Image(png(grey))}
     if asked:
+        example["question"] = Text(QUESTION)
         description.inputs.append(parts.text_input(200, "question"))
         bundle.preprocessing.append(parts.tokenized("question"))
         bundle.tensors.add(tensor="ids", mask="mask")
-        example = {**example, "question": Text(QUESTION)}
     sample = glance_answer(grey, QUESTION if asked else "")
     return parts.write(repository, bundle, {"model.onnx": graph}, [example], [sample], version)
 

@@ -1,6 +1,5 @@
 """A text -> its class and the classes of its tokens; two layers of self attention with two heads, a pooled map."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,13 +75,10 @@ agraph (int64[B, N] ids, bool[B, N] mask)
         description.inputs[0].kind = mpb.INPUT_KIND_PAIR
     description.title = "A tiny text model"
     description.limits.max_characters = max_characters
-    description.outputs.extend(
-        [
-            parts.output("logits", mpb.Dimension(name="class", size=3)),
-            parts.output("features", mpb.Dimension(name="token"), mpb.Dimension(name="feature", size=WIDTH)),
-            parts.output("tags", mpb.Dimension(name="token"), mpb.Dimension(name="class", size=3)),
-        ]
-    )
+    token, of_class = mpb.Dimension(name="token"), mpb.Dimension(name="class", size=3)
+    description.outputs.append(parts.output("logits", of_class))
+    description.outputs.append(parts.output("features", token, mpb.Dimension(name="feature", size=WIDTH)))
+    description.outputs.append(parts.output("tags", token, of_class))
     classes = {"labels": LABELS, "activation": mpb.ACTIVATION_SOFTMAX}
     description.results.add(name="mood", classes=mpb.ClassesDescription(output="logits", **classes))
     description.results.add(name="words", classes=mpb.ClassesDescription(output="tags", label_set="tokens", **classes))
@@ -113,9 +109,8 @@ agraph (int64[B, N] ids, bool[B, N] mask)
     samples = [tiny_answer(ids_of(each)) for each in shown]
     if every_result:
         _describe(description)
-        samples = [
-            replace(each, outputs={**each.outputs, "pooled": each.maps["pool"].weights[0, 0]}) for each in samples
-        ]
+        for each in samples:
+            each.outputs["pooled"] = each.maps["pool"].weights[0, 0]  # type: ignore[index]
     return parts.write(repository, bundle, {"model.onnx": graph}, examples, samples, version)
 
 

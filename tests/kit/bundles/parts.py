@@ -29,29 +29,13 @@ WORDS = ("[PAD]", "[UNK]", "[BEGIN]", "[END]", "the", "cat", "sat", "on", "a", "
 
 
 PAD, BEGIN, END, FIRST_WORD = 0, 2, 3, 4
-
-
 VOCABULARY = len(WORDS)
-
-
 WIDTH = 4
-
-
 MOST_TOKENS = 32
-
-
 MOST_NEW_TOKENS = 12
-
-
 LABELS = ("calm", "lively", "neither")
-
-
 TARGETS = (("width", "px"), ("weight", ""))
-
-
 NEVER = -1e9
-
-
 LOWEST = np.finfo(np.float32).min
 
 
@@ -63,24 +47,12 @@ def drawn(random: np.random.Generator, *shape: int, scale: float = 1.0) -> Float
 
 
 _ANY = np.random.default_rng(7)
-
-
 EMBEDDING = drawn(_ANY, VOCABULARY, WIDTH)
-
-
 QUERY, CLASSES = drawn(_ANY, WIDTH, 1), drawn(_ANY, WIDTH, len(LABELS))
-
-
 NUMBERS = drawn(_ANY, WIDTH, len(TARGETS))
-
-
 OF_SOURCE, OF_TARGET = drawn(_ANY, WIDTH, 2), drawn(_ANY, WIDTH, 2)
-
-
 # With these some sequences end by themselves and some do not.
 _APT = np.random.default_rng(878)
-
-
 CARRY, MIX, CHOICES = drawn(_APT, WIDTH, WIDTH), drawn(_APT, WIDTH, WIDTH), drawn(_APT, WIDTH, VOCABULARY, scale=2.0)
 
 

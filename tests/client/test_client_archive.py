@@ -37,7 +37,7 @@ def file(_running: Forwarder, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("tiny", {"text": TEXT}, {}),
         ("tiny", {"text": TEXT}, {"top_k": 1}),
         ("paper", {"text": WORDS}, {}),
-        ("echo", {"text": TEXT}, {"sequences": 2, "generation": limelight.Generation(hypotheses=2)}),
+        ("echo", {"text": TEXT}, {"sequences": 2, "generation": limelight.Generation(strategy="beam", hypotheses=2)}),
         ("report", {"text": "the mat is wet \u00df\U0001f600"}, None),
     ],
 )

@@ -72,7 +72,7 @@ class Forwarder(grpc.GenericRpcHandler):  # type: ignore[misc]
             context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
             context.abort(code, status.message)
         metadata = [each for each in context.invocation_metadata() if not each.key.startswith(("grpc-", "user-agent"))]
-        timeout = min(context.time_remaining() or 1e6, 1e6)  # where there is none, gRPC's is too long for itself
+        timeout = min(context.time_remaining() or 1e6, 1e6)  # gRPC's own infinity is too long for it
         call = self._channel.unary_stream(method)(sent, timeout=timeout, metadata=metadata)
         over = threading.Event()
 

@@ -173,7 +173,7 @@ def test_an_image_is_shown_as_a_grid(run: Run, picture: Path):
 
 
 def brightness(seen: str) -> list[int]:
-    """How bright the background of each word of DOCUMENT is; 0 for none. Those of sentences stand later."""
+    """The brightness behind each word of DOCUMENT; 0 for none."""
     found = (re.search(rf"48;2;(\d+);(\d+);(\d+)m{re.escape(word)}\x1b", seen) for word in DOCUMENT.split())
     return [sum(map(int, colour.groups())) if colour else 0 for colour in found]
 

@@ -16,27 +16,29 @@ from hypothesis import strategies as st
 
 import limelight
 from limelight.archive import DOCUMENT
-from tests.client.server import Server
+from tests.client.served import DOCUMENT as WORDS
+from tests.client.served import TEXT
+from tests.kit.forwarder import Forwarder
 
 NOT_SAVED = "is not an answer that Limelight saved: "
 
 
 @pytest.fixture(scope="module")
-def file(_running: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(_running: Forwarder, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("saved") / "answer.npz"
     with limelight.Client(_running.target) as client:
-        client.attend("han", {"document": "It rains. We stay"}).save(path)
+        client.attend("paper", {"text": WORDS}).save(path)
     return path
 
 
 @pytest.mark.parametrize(
     ("model", "inputs", "options"),
     [
-        ("scribe", {"text": "big cat"}, {}),
-        ("scribe", {"text": "big cat"}, {"top_k": 1}),
-        ("han", {"document": "It rains. We stay"}, {}),
-        ("echo", {"text": "a b"}, {"sequences": 2, "generation": limelight.Generation(hypotheses=2)}),
-        ("weather", {"text": "Bern is wet \u00df\U0001f600"}, None),
+        ("tiny", {"text": TEXT}, {}),
+        ("tiny", {"text": TEXT}, {"top_k": 1}),
+        ("paper", {"text": WORDS}, {}),
+        ("echo", {"text": TEXT}, {"sequences": 2, "generation": limelight.Generation(strategy="beam", hypotheses=2)}),
+        ("report", {"text": "the mat is wet \u00df\U0001f600"}, None),
     ],
 )
 def test_what_is_saved_is_read_as_it_was(
@@ -96,7 +98,7 @@ def of_map(**changed: Any) -> Callable[[Any], None]:
         (lambda document: document["records"][-1]["fields"].clear(), "its field 'prediction' is missing"),
         (of_map(evil=1), "its field 'evil' is unknown; it may be of a newer version"),
         (of_map(heads=[True]), "its field 'heads' has a value of another type"),
-        (of_map(heads=[0, 1]), "map 'word' has weights [1, 4] for 2 heads"),
+        (of_map(heads=[0, 1]), "map 'word' has weights [1, 8] for 2 heads"),
         (of_map(name=None), "its field 'name' has a value of another type"),
         (of_map(query={"record": 10**6}), "refers to nothing before it"),
         (of_map(query={"record": -1}), "refers to nothing before it"),

@@ -12,27 +12,27 @@ import pytest
 
 import limelight
 from limelight.targets import has_several_addresses
-from tests.client.server import Server
+from tests.kit.forwarder import Forwarder
 
 CALLS = 20
 
 
 @pytest.fixture
-def two() -> Iterator[tuple[Server, Server]]:
-    with Server() as one, Server() as other:
+def two(server: Forwarder) -> Iterator[tuple[Forwarder, Forwarder]]:
+    with Forwarder(server.upstream) as one, Forwarder(server.upstream) as other:
         yield one, other
 
 
 def call(client: limelight.Client) -> None:
     for _ in range(CALLS):
-        client.predict("scribe", {"text": "a"})
+        client.predict("tiny", {"text": "a"})
 
 
-def counts(*servers: Server) -> list[int]:
-    return [len(each.servicer.requests) for each in servers]
+def counts(*servers: Forwarder) -> list[int]:
+    return [len(each.requests) for each in servers]
 
 
-def test_calls_take_turns_over_a_list_of_addresses(two: tuple[Server, Server]) -> None:
+def test_calls_take_turns_over_a_list_of_addresses(two: tuple[Forwarder, Forwarder]) -> None:
     with limelight.Client("ipv4:" + ",".join(each.target for each in two), timeout=20) as client:
         call(client)
     assert sum(counts(*two)) == CALLS
@@ -40,8 +40,13 @@ def test_calls_take_turns_over_a_list_of_addresses(two: tuple[Server, Server]) -
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a second address of this machine")
-def test_calls_take_turns_over_the_addresses_of_a_name() -> None:
-    with Server() as one, Server(one.port, "127.0.0.2") as other, name_server("127.0.0.1", "127.0.0.2") as resolver:
+def test_calls_take_turns_over_the_addresses_of_a_name(server: Forwarder) -> None:
+    up = server.upstream
+    with (
+        Forwarder(up) as one,
+        Forwarder(up, one.port, "127.0.0.2") as other,
+        name_server("127.0.0.1", "127.0.0.2") as resolver,
+    ):
         target = f"dns://{resolver}/models.test:{one.port}"
         with limelight.Client(target, timeout=20, options=[("grpc.enable_http_proxy", 0)]) as client:
             call(client)
@@ -80,21 +85,21 @@ def reply(query: bytes, addresses: tuple[str, ...]) -> bytes:
     return query[:2] + b"\x81\x80" + struct.pack(">4H", 1, len(found), 0, 0) + asked + records
 
 
-def test_calls_of_the_asynchronous_client_take_turns(two: tuple[Server, Server]) -> None:
+def test_calls_of_the_asynchronous_client_take_turns(two: tuple[Forwarder, Forwarder]) -> None:
     async def calls() -> None:
         async with limelight.AsyncClient("ipv4:" + ",".join(each.target for each in two), timeout=20) as client:
             for _ in range(CALLS):
-                await client.predict("scribe", {"text": "a"})
+                await client.predict("tiny", {"text": "a"})
 
     asyncio.run(calls())
     assert min(counts(*two)) >= CALLS // 3
 
 
-def test_a_server_that_is_gone_gets_no_calls(two: tuple[Server, Server]) -> None:
+def test_a_server_that_is_gone_gets_no_calls(two: tuple[Forwarder, Forwarder]) -> None:
     one, other = two
     with limelight.Client(f"ipv4:{one.target},{other.target}", timeout=20) as client:
         call(client)
-        other.server.stop(None).wait()
+        other.stop()
         before = counts(one)[0]
         call(client)
         assert counts(one)[0] - before == CALLS

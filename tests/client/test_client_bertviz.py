@@ -7,6 +7,7 @@ import limelight
 from limelight import bertviz
 from limelight.labels import plain
 from limelight.maps import AttentionMap
+from tests.client.served import DOCUMENT, TEXT, echo, steps
 
 
 def make(name: str, weights: np.ndarray, query: str, key: str) -> AttentionMap:
@@ -25,11 +26,11 @@ def make(name: str, weights: np.ndarray, query: str, key: str) -> AttentionMap:
 
 
 def test_self_attention_is_a_list_of_layers_with_its_tokens(client: limelight.Client):
-    answer = client.attend("scribe", {"text": "big cat"})
+    answer = client.attend("tiny", TEXT, maps="encoder.*")
     drawn = answer.to_bertviz()
     assert set(drawn) == {"attention", "tokens"}
-    assert drawn["tokens"] == ["[CLS]", "big", "cat", "[SEP]"]
-    assert [layer.shape for layer in drawn["attention"]] == [(1, 2, 4, 4)] * 2
+    assert drawn["tokens"] == TEXT.split()
+    assert [layer.shape for layer in drawn["attention"]] == [(1, 2, 3, 3)] * 2
     np.testing.assert_array_equal(drawn["attention"][1][0], answer["encoder.1.self"].weights)
     drawn["attention"][0][:] = 0  # a copy: torch.from_numpy wants writable memory
     assert len(answer.to_bertviz("encoder.1.*")["attention"]) == 1
@@ -56,16 +57,16 @@ def test_two_sequences_are_encoder_decoder_and_cross():
 
 
 def test_a_cross_map_alone_brings_both_lists_of_tokens(client: limelight.Client):
-    drawn = client.attend("echo", {"text": "a b"}).to_bertviz()
+    drawn, words = client.attend("echo", TEXT).to_bertviz("decoder.0.cross"), list(steps(echo()))
     assert set(drawn) == {"cross_attention", "encoder_tokens", "decoder_tokens"}
-    assert drawn["encoder_tokens"] == ["a", "b"]
-    assert drawn["decoder_tokens"] == ["A", "B", "</s>"]
-    assert drawn["cross_attention"][0].shape == (1, 1, 3, 2)
+    assert drawn["encoder_tokens"] == TEXT.split()
+    assert drawn["decoder_tokens"] == words
+    assert drawn["cross_attention"][0].shape == (1, 1, len(words), 3)
 
 
 def test_edges_are_drawn_dense_and_maps_that_do_not_fit_are_named(client: limelight.Client):
-    answer = client.attend("han", {"document": "It rains. We stay"})
-    assert answer.to_bertviz("word")["cross_attention"][0].shape == (1, 1, 2, 4)
+    answer = client.attend("paper", DOCUMENT)
+    assert answer.to_bertviz("word")["cross_attention"][0].shape == (1, 1, 2, 8)
     with pytest.raises(ValueError, match="'word' and 'sentence'"):
         answer.to_bertviz()
     with pytest.raises(ValueError, match="there are word, sentence"):

@@ -12,7 +12,9 @@ import limelight
 from limelight.figures import figures
 from limelight.labels import plain
 from limelight.scale import FAINT
-from tests.client.server import Server
+from tests.client import served
+from tests.client.served import DOCUMENT, TEXT
+from tests.kit.forwarder import Forwarder
 
 TAGS = {"div", "b", "span", "svg", "g", "rect", "title", "text", "image", "details", "summary"}
 HOSTILE = "<script>alert('1')</script><img src=x onerror=alert(1)>\"'&"
@@ -66,12 +68,11 @@ def one_row(weights: list[float], labels: list[str], **fields: Any) -> limelight
 
 
 def test_an_answer_shows_what_it_says_and_each_word_with_its_weight(client: limelight.Client):
-    answer = client.attend("han", {"document": "It rains. We stay"})
+    answer, expected = client.attend("paper", DOCUMENT), served.paper()
     read = drawn(answer)
-    assert read.texts[0] == "han version 1: networking 0.90, files 0.10"
-    assert {"It", "rains", "We", "stay", "word", "sentence"} <= set(read.texts)
-    # "rains" has 5 of the 7 letters of its sentence.
-    assert "0.7143" in read.words()
+    assert read.texts[0] == f"paper version 1: {served.headline(expected)}"
+    assert {*DOCUMENT.split(), "word", "sentence"} <= set(read.texts)
+    assert {f"{weight:.4f}" for weight in expected.maps["word"].weights[0]} <= set(read.words())
 
 
 def test_shades_are_those_of_the_terminal():
@@ -126,7 +127,7 @@ def test_signed_values_scores_and_missing_ones_are_shown():
 
 
 def test_a_grid_and_the_heads_of_a_map_are_drawn(client: limelight.Client, picture: bytes):
-    answer = client.attend("vit", {"image": picture})
+    answer = client.attend("glance", picture)
     assert [tag for tag, _ in drawn(answer).elements].count("svg") == 2
     assert [tag for tag, _ in drawn(answer.maps[0]).elements].count("svg") == 3  # the mean, and two heads
 
@@ -137,28 +138,28 @@ def picture() -> bytes:
 
 
 def test_an_answer_with_many_maps_or_words_stays_small(client: limelight.Client):
-    answer = client.attend("scribe", {"text": " ".join(f"word{number}" for number in range(600))})
-    many = dataclasses.replace(answer, maps=answer.maps * 100)
+    answer = client.attend("tiny", " ".join(f"word{number}" for number in range(600)))
+    many = dataclasses.replace(answer, maps=answer.maps[:2] * 100)
     texts = drawn(many).texts
     assert "21 more maps" in texts and any(text.startswith("and 176 more maps") for text in texts)
-    long = client.attend("han", {"document": ". ".join(["It rains a lot"] * 900)})
+    long = client.attend("paper", ". ".join(["It rains a lot"] * 900))
     assert any(re.fullmatch(r"and \d+ more rows", text) for text in drawn(long).texts)
 
 
-def test_a_notebook_shows_an_answer(server: Server):
+def test_a_notebook_shows_an_answer(server: Forwarder):
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     cells = [
         f'import limelight\nclient = limelight.Client("{server.target}")',
-        'client.attend("han", {"document": "It rains. We stay"})',
-        'client.attend("scribe", {"text": "big <b>cat"})["encoder.1.self"]',
-        'client.predict("scribe", {"text": "big cat"})',
+        f'client.attend("paper", "{DOCUMENT}")',
+        'client.attend("tiny", "big <b>cat")["encoder.1.self"]',
+        f'client.predict("tiny", "{TEXT}")',
     ]
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
     nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
     answer, one_map, prediction = (each.outputs[0].data for each in book.cells[1:])
-    assert {"rains", "stay"} <= set(Read(answer["text/html"]).texts)
-    assert answer["text/plain"].startswith("<Attended han version 1: networking")
+    assert set(DOCUMENT.split()) <= set(Read(answer["text/html"]).texts)
+    assert answer["text/plain"].startswith(f"<Attended paper version 1: {served.headline(served.paper())}\n")
     assert any("<b>cat" in text for text in Read(one_map["text/html"]).texts)
-    assert prediction["text/plain"] == "<Prediction scribe version 1: long 0.75, short 0.25>"
+    assert prediction["text/plain"] == f"<Prediction tiny version 1: {served.headline(served.tiny())}>"

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 import limelight
-from tests.client.server import Server
+from tests.client.served import TEXT
+from tests.kit.forwarder import Forwarder
 
-TEXT: dict[str, Any] = {"text": "big cat"}
+TEXT: dict[str, Any] = TEXT
 
 
 @pytest.mark.parametrize(
@@ -26,11 +27,11 @@ TEXT: dict[str, Any] = {"text": "big cat"}
     ],
 )
 def test_an_unknown_option_names_the_one_that_was_meant(
-    server: Server, client: limelight.Client, method: str, options: dict[str, Any], message: str
+    server: Forwarder, client: limelight.Client, method: str, options: dict[str, Any], message: str
 ):
     with pytest.raises(TypeError, match=message):
-        getattr(client, method)("scribe", TEXT, **options)
-    assert not server.servicer.requests
+        getattr(client, method)("tiny", {"text": TEXT}, **options)
+    assert not server.requests
 
 
 def test_an_unknown_argument_of_a_client_names_the_one_that_was_meant():
@@ -43,4 +44,4 @@ def test_an_unknown_argument_of_a_client_names_the_one_that_was_meant():
 
 def test_a_missing_map_names_the_one_that_was_meant(client: limelight.Client):
     with pytest.raises(KeyError, match=r"did you mean 'encoder.0.self'\?"):
-        client.attend("scribe", TEXT)["encoder.0.sefl"]
+        client.attend("tiny", TEXT)["encoder.0.sefl"]

@@ -1,13 +1,18 @@
 """The client as a stranger installs it: a wheel of its own, under the oldest and the newest protobuf that it allows."""
 
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from tests.client.served import tiny
+from tests.kit.forwarder import Forwarder
 
 ROOT = Path(__file__).resolve().parents[2]
 # Environments are kept between runs: what they hold does not change, and making one takes longer than the test.
@@ -45,7 +50,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protobuf", ["6.31.1", "7.*"])
-def test_the_client_works_with_protobuf(protobuf: str, wheel: Path):
+def test_the_client_works_with_protobuf(protobuf: str, wheel: Path, server: Forwarder):
     folder = CACHE / f"python{sys.version_info.major}.{sys.version_info.minor}-protobuf{protobuf.rstrip('.*')}-protos"
     python = folder / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", python)  # to install one there takes longer than the rest
@@ -58,8 +63,12 @@ def test_the_client_works_with_protobuf(protobuf: str, wheel: Path):
     run(*pip, "install", "-q", "--no-deps", "--no-index", "--force-reinstall", wheel)
     assert "No broken requirements" in run(*pip, "check")
     # -I: neither this folder nor the environment may lend it a module.
-    printed = run(python, "-I", Path(__file__).with_name("smoke.py"))
-    assert printed.startswith(protobuf.rstrip("*"))
+    versions, printed = run(python, "-I", Path(__file__).with_name("smoke.py"), server.target).splitlines()
+    assert versions.startswith(protobuf.rstrip("*"))
+    (weights, logits, ids), answer = json.loads(printed), tiny("a mat")
+    np.testing.assert_allclose(weights, answer.maps["encoder.1.self"].weights, atol=1e-6)
+    np.testing.assert_allclose(logits, answer.outputs["logits"], rtol=1e-4)
+    assert ids == answer.tensors["ids"].tolist()
     # The command is there without the packages of its extra, and says so.
     bare = subprocess.run([folder / "bin" / "limelight", "models"], capture_output=True, text=True)
     assert bare.returncode == 1

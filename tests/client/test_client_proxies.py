@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from limelight.targets import is_direct
-from tests.client.server import Server
+from tests.kit.forwarder import Forwarder
 
 # Port 9 answers nobody: who is sent there by a proxy's variable gets no answer.
 NOWHERE = "http://127.0.0.1:9"
@@ -25,7 +25,7 @@ for target in sys.argv[1:]:
 
 
 @pytest.mark.parametrize("variable", ["http_proxy", "https_proxy", "grpc_proxy"])
-def test_this_machine_is_reached_directly_however_it_is_written(server: Server, variable: str):
+def test_this_machine_is_reached_directly_however_it_is_written(server: Forwarder, variable: str):
     environment = {**os.environ, variable: NOWHERE}
     hosts = (
         "127.0.0.1",

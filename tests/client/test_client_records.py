@@ -15,35 +15,25 @@ import limelight
 from limelight.maps import read_map
 from limelight.requests import Attention
 from limelight.status_details import FieldViolation
-from limelight.streams import StreamReader
 from limelight.tensors import to_tensor
-from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from limelight.v1 import attention_pb2
+from tests.client import served
+from tests.client.served import DOCUMENT, TEXT
+from tests.kit.forwarder import Forwarder
 
 Ask = Callable[[limelight.Client], Any]
+BEAM = limelight.Generation(strategy="beam", hypotheses=2)
 GIVEN: dict[str, Ask] = {
-    "attended": lambda client: client.attend("scribe", {"text": "big cat"}),
-    "edges": lambda client: client.attend("han", {"document": "It rains. We stay"}),
-    "top_k": lambda client: client.attend("scribe", {"text": "big cat"}, top_k=1),
-    "sequences": lambda client: client.attend("echo", {"text": "a b"}, sequences=2),
-    "every result": lambda client: client.predict("weather", {"text": "Bern is wet"}),
-    "model": lambda client: client.model("vqa"),
+    "attended": lambda client: client.attend("tiny", TEXT),
+    "edges": lambda client: client.attend("paper", DOCUMENT),
+    "top_k": lambda client: client.attend("tiny", TEXT, top_k=1),
+    "sequences": lambda client: client.attend("echo", TEXT, sequences=2, generation=BEAM),
+    "every result": lambda client: client.predict("report", TEXT),
+    "model": lambda client: client.model("asked"),
     "models": lambda client: client.models(),
-    "generated": lambda client: list(client.generate("echo", {"text": "a b"}, attention=Attention())),
-    "streamed": lambda client: streamed(),
+    "generated": lambda client: list(client.generate("echo", TEXT, attention=Attention())),
+    "streamed": lambda client: list(client.attend_stream("tiny", TEXT)),
 }
-
-
-def streamed() -> list[Any]:
-    """The events of a stream, read from messages."""
-    labels = attention_pb2.LabelSet(name="t", kind="LABEL_KIND_TOKENS", size=2, texts=["a", "b"])
-    header = attention_pb2.AttentionMap(name="m", query_labels="t", key_labels="t", heads=[0])
-    start = service_pb2.AttendStreamStart(prediction=service_pb2.Prediction(label_sets=[labels]))
-    start.maps.add(map=header, shape=[1, 2, 2])
-    weights = to_tensor(np.array([[[0.5, 0.5], [0.25, 0.75]]], np.float32))
-    chunk = service_pb2.AttentionChunk(map=0, heads=1, queries=2, weights=weights)
-    reader = StreamReader([values_pb2.Instance()])
-    messages = ({"start": start}, {"chunk": chunk}, {"end": service_pb2.AttendStreamEnd(chunks=1)})
-    return [reader.read(service_pb2.AttendStreamResponse(**each)) for each in messages]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ask", GIVEN.values(), ids=GIVEN)
@@ -68,10 +58,10 @@ def long_text(words: int) -> str:
     "ask",
     [
         *GIVEN.values(),
-        lambda client: client.attend("scribe", {"text": long_text(500)}),
-        lambda client: client.attend("han", {"document": ". ".join(["It rains"] * 500)}),
-        lambda client: client.attend("echo", {"text": long_text(500)}, sequences=2),
-        lambda client: client.predict("weather", {"text": long_text(500)}),
+        lambda client: client.attend("tiny", long_text(500)),
+        lambda client: client.attend("paper", ". ".join(["It rains"] * 500)),
+        lambda client: client.attend("echo", long_text(32), sequences=2, generation=BEAM),
+        lambda client: client.predict("report", long_text(500)),
     ],
 )
 def test_a_representation_fits_on_a_screen(client: limelight.Client, ask: Ask):
@@ -82,24 +72,28 @@ def test_a_representation_fits_on_a_screen(client: limelight.Client, ask: Ask):
 
 
 def test_representations_say_what_is_there(client: limelight.Client):
-    answer = client.attend("scribe", {"text": "big cat"})
+    answer = client.attend("tiny", TEXT)
     assert repr(answer) == (
-        "<Attended scribe version 1: long 0.75, short 0.25\n"
-        "  'encoder.0.self': weights [head 2, query 4, key 4], 'tokens' to 'tokens'\n"
-        "  'encoder.1.self': weights [head 2, query 4, key 4], 'tokens' to 'tokens'>"
+        f"<Attended tiny version 1: {served.headline(served.tiny())}\n"
+        "  'encoder.0.self': weights [head 2, query 3, key 3], 'tokens' to 'tokens'\n"
+        "  'encoder.1.self': weights [head 2, query 3, key 3], 'tokens' to 'tokens'\n"
+        "  'pool': weights [head 1, query 1, key 3], 'one' to 'tokens'>"
     )
-    assert repr(answer.maps[0].key) == "<LabelSet 'tokens', tokens, 4: '[CLS]' 'big' 'cat' '[SEP]'>"
-    assert repr(client.model("vqa")) == (
-        "<Model vqa version 1, classification; inputs 'image', 'question'; maps 'encoder.0.self', 'encoder.1.self'>"
+    assert repr(answer.maps[0].key) == "<LabelSet 'tokens', tokens, 3: 'the' 'cat' 'sat'>"
+    assert repr(client.model("asked")) == (
+        "<Model asked version 1, classification; inputs 'image', 'question'; results 'mood'; "
+        "maps 'encoder.0.self', 'encoder.1.self'>"
     )
     many = dataclasses.replace(answer, maps=answer.maps * 40)
-    assert repr(many).endswith("\n  and 68 more maps>")
+    assert repr(many).endswith("\n  and 108 more maps>")
 
 
 def test_an_answer_has_the_label_or_the_text_of_its_prediction(client: limelight.Client):
-    answer, written = client.attend("scribe", {"text": "big cat"}), client.attend("echo", {"text": "a b"})
-    assert (answer.label, answer.probability, answer.text) == ("long", 0.75, None)
-    assert (written.label, written.text) == (None, "A B") and written.probability == pytest.approx(np.exp(-1.5))
+    answer, written = client.attend("tiny", TEXT), client.attend("echo", TEXT)
+    (label, probability), *_ = served.ranked(served.tiny().outputs["logits"])
+    assert (answer.label, answer.probability, answer.text) == (label, pytest.approx(probability), None)
+    assert (written.label, written.text) == (None, served.said(served.echo()))
+    assert written.probability == pytest.approx(served.probability(served.echo()), rel=1e-4)
 
 
 @pytest.mark.parametrize("ask", GIVEN.values(), ids=GIVEN)
@@ -112,12 +106,12 @@ def test_what_is_given_becomes_json(client: limelight.Client, ask: Ask):
 
 
 def test_answers_that_differ_in_a_number_a_word_or_their_type_are_not_equal(client: limelight.Client):
-    answer = client.attend("scribe", {"text": "big cat"})
+    answer = client.attend("tiny", TEXT)
     first = answer.maps[0]
     for other in (
         dataclasses.replace(first, weights=first.weights + np.float32(1e-6)),
         dataclasses.replace(first, weights=first.weights.astype(np.float64)),
-        dataclasses.replace(first, key=dataclasses.replace(first.key, labels=("a", "b", "c", "d"))),
+        dataclasses.replace(first, key=dataclasses.replace(first.key, labels=("a", "b", "c"))),
         dataclasses.replace(first, normalised=False),
         "encoder.0.self",
     ):
@@ -127,12 +121,14 @@ def test_answers_that_differ_in_a_number_a_word_or_their_type_are_not_equal(clie
     assert nothing == copy.deepcopy(nothing)
 
 
-def test_an_answer_is_a_mapping_of_its_maps(client: limelight.Client):
-    answer = client.attend("echo", {"text": "a b"}, sequences=2)
-    for each in (answer, *answer.other_sequences):
-        assert "decoder.cross" in each and "no" not in each and 0 not in each
-        assert list(each) == list(each.keys()) == ["decoder.cross"] and len(each) == 1
-        assert dict(each) == dict(each.items()) == {"decoder.cross": each["decoder.cross"]}
+def test_an_answer_is_a_mapping_of_its_maps(client: limelight.Client, server: Forwarder):
+    answer = client.attend("echo", TEXT, sequences=2, generation=BEAM)
+    sent = server.answers[-1].results[0]
+    for each, told in zip((answer, *answer.other_sequences), (sent, *sent.other_sequences), strict=True):
+        names = [one.name for one in told.maps]
+        assert "decoder.0.cross" in each and "no" not in each and 0 not in each
+        assert list(each) == list(each.keys()) == names and len(each) == len(names)
+        assert dict(each) == dict(each.items()) == {name: each[name] for name in names}
         assert list(each.values()) == list(each.maps)
         assert each.get("no") is None
         with pytest.raises(KeyError, match="no map 'no'"):
@@ -140,10 +136,10 @@ def test_an_answer_is_a_mapping_of_its_maps(client: limelight.Client):
 
 
 def test_what_is_shared_cannot_be_written_and_a_copy_can(client: limelight.Client):
-    prediction = client.predict("weather", {"text": "Bern is wet"})
+    prediction = client.predict("report", TEXT)
     for act in (
         lambda each: each.update(a=1),
-        lambda each: each.pop("forecast"),
+        lambda each: each.pop("size"),
         lambda each: each.setdefault("a", 1),
         lambda each: each.clear(),
         lambda each: each.__setitem__("a", 1),
@@ -154,27 +150,27 @@ def test_what_is_shared_cannot_be_written_and_a_copy_can(client: limelight.Clien
 
 
 def test_a_map_is_the_array_of_its_weights_in_every_form(client: limelight.Client):
-    dense = client.attend("scribe", {"text": "big cat"})["encoder.0.self"]
+    dense = client.attend("tiny", TEXT)["encoder.0.self"]
     assert np.asarray(dense) is dense.weights
     assert np.array(dense).flags.writeable and np.asarray(dense, np.float16).dtype == np.float16
-    edges = client.attend("han", {"document": "It rains. We stay"})["word"]
+    edges = client.attend("paper", DOCUMENT)["word"]
     assert edges.edges is not None
     np.testing.assert_array_equal(np.asarray(edges), edges.dense())
-    cut = client.attend("scribe", {"text": "big cat"}, top_k=1)["encoder.0.self"]
-    assert np.asarray(cut).shape == (2, 4, 4)
-    assert np.asarray(dense.key).tolist() == ["[CLS]", "big", "cat", "[SEP]"]
-    embedding = client.predict("weather", {"text": "Bern"}).results["vector"]
-    assert np.asarray(embedding).tolist() == [1, 2]
+    cut = client.attend("tiny", TEXT, top_k=1)["encoder.0.self"]
+    assert np.asarray(cut).shape == (2, 3, 3)
+    assert np.asarray(dense.key).tolist() == TEXT.split()
+    embedding = client.predict("report", TEXT).results["vector"]
+    np.testing.assert_allclose(np.asarray(embedding), served.tiny().outputs["logits"], rtol=1e-4)
 
 
 def test_what_is_no_array_says_what_is_and_a_list_of_it_is_one_of_objects(client: limelight.Client):
-    answer = client.attend("han", {"document": "It rains. We stay"})
-    tags = client.predict("weather", {"text": "Bern"}).tags
+    answer = client.attend("paper", DOCUMENT)
+    tags = client.predict("report", TEXT).tags
     for each in (
         answer,
         answer.prediction,
         answer["word"].edges,
-        client.model("han"),
+        client.model("paper"),
         tags,
         *answer.prediction.classes,
     ):
@@ -193,12 +189,13 @@ def test_every_error_is_pickled_and_copied():
 
 
 def test_the_probability_of_a_sequence_is_the_product_of_its_tokens(client: limelight.Client):
-    answer = client.predict("echo", {"text": "a b"})
-    assert answer.probability == answer.sequences[0].probability == pytest.approx(np.exp(-1.5))
-    *_, end = client.generate("echo", {"text": "a b"})
-    assert isinstance(end, limelight.GenerationEnd) and end.probability == pytest.approx(np.exp(-1.5))
-    assert client.predict("scribe", {"text": "a"}).probability == 0.75
-    assert client.predict("weather", {"text": "a"}).probability is None
+    answer, expected = client.predict("echo", TEXT), served.probability(served.echo())
+    assert answer.probability == answer.sequences[0].probability == pytest.approx(expected, rel=1e-4)
+    *_, end = client.generate("echo", TEXT)
+    assert isinstance(end, limelight.GenerationEnd) and end.probability == pytest.approx(expected, rel=1e-4)
+    most = served.ranked(served.tiny().outputs["logits"])[0][1]
+    assert client.predict("tiny", TEXT).probability == pytest.approx(most)
+    assert client.predict("report", "a").probability is None
 
 
 def test_a_map_of_nothing_is_an_empty_array():

@@ -11,6 +11,9 @@ from limelight.tensors import to_tensor
 from limelight.v1 import attention_pb2 as attention
 from limelight.v1 import service_pb2 as service
 from limelight.v1 import values_pb2
+from tests.client.served import TEXT, ranked, tiny
+from tests.kit import bundles
+from tests.kit.forwarder import Forwarder
 
 
 def tagging(size: int, labels: list[str], indices: list[int], probabilities: list[float]) -> service.Prediction:
@@ -23,28 +26,36 @@ def tagging(size: int, labels: list[str], indices: list[int], probabilities: lis
     return message
 
 
-def test_results_are_by_name_and_in_order(client: limelight.Client):
-    answer = client.predict("weather", {"text": "Bern is wet"})
-    assert list(answer.results) == ["forecast", "words", "place", "vector"]
-    forecast = answer.results["forecast"]
-    assert isinstance(forecast, limelight.Regression)
-    assert forecast["temperature"] == 21.5
-    assert answer.numbers[0] == limelight.Number("temperature", 21.5, "°C")
-    assert [each.text for each in answer.spans] == ["Bern"]
-    assert answer.embedding is not None and answer.embedding.tolist() == [1, 2]
+REPORT = tiny().outputs
+
+
+def test_results_are_by_name_and_in_order(client: limelight.Client, server: Forwarder):
+    answer = client.predict("report", TEXT)
+    assert list(answer.results) == ["words", "size", "place", "vector"]
+    size = answer.results["size"]
+    assert isinstance(size, limelight.Regression)
+    assert size["width"] == pytest.approx(REPORT["logits"][0], rel=1e-4)
+    assert answer.numbers[0] == limelight.Number("width", size["width"], "px")
+    (place, *_), (span, *_) = server.answers[-1].predictions[0].results[2].spans.spans, answer.spans
+    assert (span.text, span.start, span.end) == (TEXT[place.start : place.end], place.start, place.end)
+    assert answer.embedding is not None
+    np.testing.assert_allclose(answer.embedding, REPORT["logits"], rtol=1e-4)
     assert (answer.label, answer.probability, answer.text, answer.classes) == (None, None, None, ())
-    with pytest.raises(KeyError, match="'wind'; there are temperature, index"):
-        forecast["wind"]
+    with pytest.raises(KeyError, match="'wind'; there are width, weight, height"):
+        size["wind"]
 
 
 def test_tags_are_columns_and_an_entry_has_its_classes(client: limelight.Client):
-    answer = client.predict("weather", {"text": "Bern is wet"})
-    tags = answer.tags
+    answer = client.predict("report", TEXT)
+    tags, expected = answer.tags, [ranked(logits) for logits in REPORT["tags"]]
     assert tags is not None
-    assert answer.label_sets[tags.label_set].labels == ("Bern", "is", "wet")
-    assert (tags.label_set, tags.labels, len(tags)) == ("tokens", ("LONG", "SHORT", "SHORT"), 3)
-    assert tags.probabilities.shape == tags.indices.shape == (3, 2)
-    assert tags[0] == (limelight.ClassProbability("LONG", 1, 0.75), limelight.ClassProbability("SHORT", 0, 0.25))
+    assert answer.label_sets[tags.label_set].labels == tuple(TEXT.split())
+    assert (tags.label_set, len(tags)) == ("tokens", 3)
+    assert tags.labels == tuple(each[0][0] for each in expected)
+    assert tags.probabilities.shape == tags.indices.shape == (3, 3)
+    for entry, classes in zip(tags, expected, strict=True):
+        assert [each.label for each in entry] == [bundles.LABELS[each.index] for each in entry]
+        assert {each.label: each.probability for each in entry} == pytest.approx(dict(classes), rel=1e-4)
     assert [entry[0].label for entry in tags] == list(tags.labels)
 
 

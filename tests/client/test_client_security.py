@@ -10,24 +10,24 @@ import pytest
 import limelight
 from limelight import cli, transport
 from limelight.security import Security, is_local
-from tests.client.server import Server
+from tests.kit.forwarder import Forwarder
 
 TOKEN = "limelight_very-secret"
 
 
 @pytest.mark.parametrize("kind", [limelight.Client, limelight.AsyncClient])
-def test_a_token_goes_with_every_call(kind: Any, server: Server):
+def test_a_token_goes_with_every_call(kind: Any, server: Forwarder):
     async def ask() -> None:
         async with limelight.AsyncClient(server.target, token=TOKEN, metadata=[("x-other", "1")]) as client:
             await client.models()
 
     if kind is limelight.Client:
         with limelight.Client(server.target, token=TOKEN, metadata=[("x-other", "1")]) as client:
-            client.predict("scribe", {"text": "hello"})
+            client.predict("tiny", {"text": "hello"})
     else:
         asyncio.run(ask())
-    assert server.servicer.metadata["authorization"] == f"Bearer {TOKEN}"
-    assert server.servicer.metadata["x-other"] == "1"
+    assert server.metadata["authorization"] == f"Bearer {TOKEN}"
+    assert server.metadata["x-other"] == "1"
 
 
 @pytest.mark.parametrize("kind", [limelight.Client, limelight.AsyncClient])
@@ -93,15 +93,15 @@ def test_no_representation_shows_a_secret():
 
 
 def test_the_command_line_takes_a_token_from_a_file_a_variable_or_a_flag(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: Forwarder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     file = tmp_path / "token"
     file.write_text("of-a-file\n")
 
     def sent(*flags: str) -> object:
-        server.servicer.metadata = {}
-        assert cli.main(["predict", "scribe", "hello", "--target", server.target, *flags]) == 0
-        return server.servicer.metadata.get("authorization")
+        server.metadata = {}
+        assert cli.main(["predict", "tiny", "hello", "--target", server.target, *flags]) == 0
+        return server.metadata.get("authorization")
 
     assert sent() is None
     monkeypatch.setenv("LIMELIGHT_TOKEN_FILE", str(file))

@@ -9,18 +9,18 @@ import pytest
 
 import limelight
 from limelight.requests import Attention, Generation, Selection
-from tests.client.server import Server
+from tests.kit.forwarder import Forwarder
 
 HALF = "a\ud83d"
 Act = Callable[[limelight.Client], Any]
 
 
 def predict(inputs: Any, **options: Any) -> Act:
-    return lambda client: client.predict("scribe", inputs, **options)
+    return lambda client: client.predict("tiny", inputs, **options)
 
 
 def attend(**options: Any) -> Act:
-    return lambda client: client.attend("scribe", {"text": "a"}, **options)
+    return lambda client: client.attend("tiny", {"text": "a"}, **options)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def attend(**options: Any) -> Act:
         (attend(key_groups={HALF: 0}), 'the name in key_groups["a\\ud83d"]'),
         (attend(query_groups={"g": [0, HALF]}), 'query_groups["g"]'),
         (attend(key_groups=limelight.Grouping(groups={"g": 0}, label_set=HALF)), "key_groups, the label set"),
-        (lambda client: client.attend_stream("scribe", {"text": HALF}), 'instances[0].inputs["text"]'),
+        (lambda client: client.attend_stream("tiny", {"text": HALF}), 'instances[0].inputs["text"]'),
         (lambda client: client.generate("echo", {"text": HALF}), 'instance.inputs["text"]'),
         (lambda client: client.generate("echo", {"text": "a"}, stop=HALF), "stop"),
         (lambda client: client.generate("echo", {"text": "a"}, attention=Attention(maps=HALF)), "maps"),
@@ -61,7 +61,7 @@ def attend(**options: Any) -> Act:
     ],
 )
 def test_half_a_surrogate_pair_is_refused_with_its_field_and_place(
-    client: limelight.Client, server: Server, act: Act, field: str
+    client: limelight.Client, server: Forwarder, act: Act, field: str
 ):
     with pytest.raises(limelight.InputError, match=r"character \d+ ") as refused:
         act(client)
@@ -70,22 +70,22 @@ def test_half_a_surrogate_pair_is_refused_with_its_field_and_place(
     assert isinstance(error, ValueError) and not isinstance(error, UnicodeError)
     assert str(error).startswith(f"{field}: character ") and "\n" not in str(error)
     str(error).encode()  # so that it can be printed and logged anywhere
-    assert server.servicer.requests == []
+    assert server.requests == []
     assert pickle.loads(pickle.dumps(error)).field == field
 
 
-def test_characters_outside_the_basic_plane_and_noncharacters_are_sent(client: limelight.Client, server: Server):
+def test_characters_outside_the_basic_plane_and_noncharacters_are_sent(client: limelight.Client, server: Forwarder):
     text = "\U0001f600\uffff\u0000\U0010ffff"
-    client.predict("scribe", {"text": text})
-    assert server.servicer.requests[-1].instances[0].inputs["text"].text == text
+    client.predict("tiny", {"text": text})
+    assert server.requests[-1].instances[0].inputs["text"].text == text
 
 
 def test_a_file_that_is_not_utf8_is_named_with_the_place(client: limelight.Client, tmp_path: Path):
     (tmp_path / "a.txt").write_bytes("7. März".encode("latin-1"))
     with pytest.raises(limelight.InputError, match=r'inputs\["text"\]: byte 4 of .*a\.txt \(0xe4\) is not UTF-8'):
-        client.predict("scribe", {"text": tmp_path / "a.txt"})
+        client.predict("tiny", {"text": tmp_path / "a.txt"})
     (tmp_path / "b.txt").write_bytes("7. März\r\nb\rc\n".encode())
-    assert client.predict("scribe", {"text": tmp_path / "b.txt"}).label
+    assert client.predict("tiny", {"text": tmp_path / "b.txt"}).label
 
 
 @pytest.mark.parametrize("name", ["none.txt", "none.png", "empty.npy", "\ud800.txt", "a.bin"])
@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_sent_is_an_input_error_or_one_of_the_system(
 ):
     (tmp_path / "empty.npy").touch()
     with pytest.raises((limelight.InputError, OSError)) as refused:
-        client.predict("scribe", {"text": tmp_path / name})
+        client.predict("tiny", {"text": tmp_path / name})
     assert not isinstance(refused.value, UnicodeError)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import limelight
+from tests.client.served import DOCUMENT, SENTENCES, TEXT, tiny
 
 pytest.importorskip("pandas", reason="pandas is not installed")
 pytest.importorskip("xarray", reason="xarray is not installed")
@@ -22,57 +23,58 @@ def strict():
 
 
 def test_a_frame_has_a_row_for_each_weight(client: limelight.Client):
-    answer = client.attend("scribe", {"text": "big cat"})
+    answer = client.attend("tiny", TEXT)
     frame = answer.to_pandas()
     assert list(frame) == "map layer head query query_label key key_label weight".split()
-    assert len(frame) == 2 * 2 * 4 * 4
-    one = frame[(frame["map"] == "encoder.1.self") & (frame["head"] == 1) & (frame["query_label"] == "cat")]
+    assert len(frame) == 2 * 2 * 3 * 3 + 3
+    one = frame[(frame["map"] == "encoder.1.self") & (frame["head"] == 1) & (frame["query_label"] == "sat")]
     np.testing.assert_array_equal(one["weight"], answer["encoder.1.self"].head(1)[2])
-    assert list(one["key_label"]) == ["[CLS]", "big", "cat", "[SEP]"] and list(one["key"]) == [0, 1, 2, 3]
+    assert list(one["key_label"]) == TEXT.split() and list(one["key"]) == [0, 1, 2]
     assert set(one["layer"]) == {1}
-    assert len(answer.to_pandas("encoder.0.*")) == 32
+    assert len(answer.to_pandas("encoder.0.*")) == 18
     with pytest.raises(KeyError, match="no map 'decoder"):
         answer.to_pandas("decoder.*")
 
 
 def test_a_frame_of_edges_or_the_largest_weights_has_those_alone(client: limelight.Client):
-    edges = client.attend("han", {"document": "It rains. We stay"})["word"].to_pandas()
-    assert list(edges["query_label"]) == ["It rains", "It rains", "We stay", "We stay"]
-    assert list(edges["key_label"]) == ["It", "rains", "We", "stay"] and edges["layer"].isna().all()
-    cut = client.attend("scribe", {"text": "big cat"}, top_k=1, reduce="mean")["encoder.1.self"].to_pandas()
-    assert list(cut["head"]) == ["mean"] * 4 and set(cut["key_label"]) == {"big"}
+    edges = client.attend("paper", DOCUMENT)["word"].to_pandas()
+    assert list(edges["query_label"]) == [SENTENCES[0]] * 4 + [SENTENCES[1]] * 4
+    assert list(edges["key_label"]) == DOCUMENT.split() and edges["layer"].isna().all()
+    cut = client.attend("tiny", TEXT, top_k=1, reduce="mean")["encoder.1.self"].to_pandas()
+    best = tiny().maps["encoder.1.self"].weights.mean(axis=0).argmax(axis=1)
+    assert list(cut["head"]) == ["mean"] * 3 and list(cut["key"]) == best.tolist()
 
 
 def test_a_selection_keeps_the_numbers_of_its_entries(client: limelight.Client):
-    whole = client.attend("scribe", {"text": "big cat"})["encoder.0.self"]
+    whole = client.attend("tiny", TEXT)["encoder.0.self"]
     part = dataclasses.replace(whole, weights=whole.weights[:, 1:3], query=whole.query.take([1, 2]))
     assert set(part.to_pandas()["query"]) == {1, 2}
     assert part.to_xarray()["query"].values.tolist() == [1, 2]
 
 
 def test_features_and_scores_that_are_not_possible(client: limelight.Client):
-    whole = client.attend("scribe", {"text": "big cat"})["encoder.0.self"]
+    whole = client.attend("tiny", TEXT)["encoder.0.self"]
     weights = np.stack([whole.weights, whole.weights * 2], axis=-1)
     frame = dataclasses.replace(whole, weights=weights).to_pandas()
     assert list(frame["feature"][:2]) == [0, 1] and frame["weight"][1] == 2 * frame["weight"][0]
     scores = whole.weights.copy()
     scores[:, 0, 1:] = np.finfo(np.float32).min
     cut = dataclasses.replace(whole, weights=scores, quantity="scores")
-    assert len(cut.to_pandas()) == 32 - 6 and "score" in cut.to_pandas()
+    assert len(cut.to_pandas()) == 18 - 4 and "score" in cut.to_pandas()
     assert np.isnan(cut.to_xarray().values[:, 0, 1:]).all() and not np.isnan(cut.to_xarray().values[:, 1:]).any()
 
 
 def test_an_array_has_labelled_axes(client: limelight.Client):
-    answer = client.attend("scribe", {"text": "big cat"})
+    answer = client.attend("tiny", TEXT)
     array = answer["encoder.0.self"].to_xarray()
     assert array.dims == ("head", "query", "key") and array.attrs["kind"] == "self"
     np.testing.assert_array_equal(array.values, answer["encoder.0.self"].weights)
-    assert array.query_label.values.tolist() == ["[CLS]", "big", "cat", "[SEP]"]
+    assert array.query_label.values.tolist() == TEXT.split()
     layers = answer.to_xarray("encoder.*")
     assert layers.dims == ("map", "head", "query", "key")
     np.testing.assert_array_equal(layers.sel(map="encoder.1.self").values, answer["encoder.1.self"].weights)
-    edges = client.attend("han", {"document": "It rains. We stay"})
-    assert np.isnan(edges["word"].to_xarray().values[0, 0, 2:]).all()
+    edges = client.attend("paper", DOCUMENT)
+    assert np.isnan(edges["word"].to_xarray().values[0, 0, 4:]).all()
     with pytest.raises(ValueError, match="'word' and 'sentence' have different axes"):
         edges.to_xarray()
 

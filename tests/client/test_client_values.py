@@ -12,6 +12,7 @@ from limelight.png import encode_png
 from limelight.tensors import to_array, to_tensor
 from limelight.v1 import values_pb2
 from limelight.values import to_instance, to_value
+from tests.client.served import TEXT, echo, said
 
 WAV = b"RIFF\x24\x00\x00\x00WAVEfmt "
 
@@ -96,10 +97,10 @@ def test_what_no_input_can_be_is_a_type_error_that_names_the_input(value: object
 
 def test_a_value_without_a_name_is_refused_by_models_of_several_inputs_or_of_none_yet(client: limelight.Client):
     with pytest.raises(limelight.InputError, match=r"takes 'image' .*, 'question' .*: give values by name"):
-        client.predict("vqa", "text")
+        client.predict("asked", "text")
     with pytest.raises(limelight.FailedPrecondition, match="'coming' is not ready, so its inputs are unknown: loading"):
         client.predict("coming", "text")
-    assert client.predict("echo", "a b").text == "A B"  # its other input is optional
+    assert client.predict("echo", TEXT).text == said(echo())  # its other input is optional
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (3, 5, 1), (3, 5, 2), (3, 5, 3), (3, 5, 4)])

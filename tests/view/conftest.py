@@ -38,8 +38,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("repository")
     for make in bundles.ALL:
         make(folder)
-    long = bundles.tiny(folder, "long", max_tokens=LONG).path / "bundle.json"
-    long.write_text(long.read_text().replace('"max_characters": 500', '"max_characters": 50000'))
+    bundles.tiny(folder, "long", max_tokens=LONG, max_characters=50_000)
     with serving(folder, http_port=free_port()) as running:
         yield running.server.http_url.removeprefix("http://")
 

@@ -14,19 +14,20 @@ import pytest
 
 import limelight
 from limelight.labels import plain
-from tests.client.server import Server
+from tests.client.served import DOCUMENT, label, small_models, tiny
 
 pytest.importorskip("anywidget", reason="anywidget is not installed")
 
 CELLS = [
     "import limelight\nimport numpy as np\npicture = np.arange(64, dtype=np.uint8).reshape(8, 8)",
     'client = limelight.Client("{target}")',
-    'limelight.widget(client.attend("scribe", {{"text": "big <b>cat sat"}}))',
-    'limelight.widget(client.attend("han", {{"document": "It rains. We stay"}}))',
-    'limelight.widget(client.attend("vit", {{"image": picture}}), image=picture)',
-    'limelight.widget(client.attend("scribe", {{"text": "big cat"}}, top_k=1), "encoder.1.*")',
+    'limelight.widget(client.attend("tiny", "the <b>cat sat", maps="encoder.*"))',
+    f'limelight.widget(client.attend("paper", "{DOCUMENT}"))',
+    'limelight.widget(client.attend("glance", picture), image=picture)',
+    'answer = client.attend("tiny", "the cat sat", maps="encoder.*", heads=[1], top_k=1)\n'
+    'limelight.widget(answer, "encoder.1.*")',
     "import dataclasses\n"
-    'answer = client.attend("vit", {{"image": picture}})\n'
+    'answer = client.attend("glance", picture)\n'
     'boxes = [limelight.Box("cat", 0, 0.9, 0, 0, 4, 4, 1), limelight.Box("dog", 1, 0.8, 4, 4, 8, 8, 2)]\n'
     'results = {{"objects": limelight.Boxes(tuple(boxes), answer["encoder.1.self"].query.name, False)}}\n'
     "prediction = dataclasses.replace(answer.prediction, results=results)\n"
@@ -50,12 +51,12 @@ COLOURS = """(canvas) => {
 
 
 @pytest.fixture(scope="module")
-def states() -> list[Any]:
+def states(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """The module and the answer of each widget that an executed notebook keeps."""
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
-    with Server() as server:
+    with small_models(tmp_path_factory.mktemp("repository")) as server:
         cells = [nbformat.v4.new_code_cell(each.format(target=server.target)) for each in CELLS]
         book = nbformat.v4.new_notebook(cells=cells)
         nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
@@ -96,7 +97,7 @@ def shades(tab: Any, panel: str) -> list[str]:
 
 def test_an_answer_reacts_in_a_notebook_without_a_server(states: list[Any], host: Any) -> None:
     tab = host(states[0])
-    assert tab.locator(".headline").inner_text().startswith("scribe version 1: long")
+    assert tab.locator(".headline").inner_text().startswith(f"tiny version 1: {label(tiny('the <b>cat sat'))}")
     assert tab.locator(".thumb").count() == 4
     queries = tab.locator("[aria-label^='Queries'] .unit")
     assert "<b>cat" in "".join(queries.all_inner_texts()) and tab.locator("[aria-label^='Queries'] b").count() == 0

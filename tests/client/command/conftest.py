@@ -4,19 +4,25 @@ import io
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from limelight import cli
 from tests.client.command.people import Run
-from tests.client.server import Server
+from tests.client.served import PICTURE
+from tests.kit.forwarder import Forwarder
 
 
 @pytest.fixture
-def run(server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command line in this process: exit status, output, errors."""
+def server(server: Forwarder, monkeypatch: pytest.MonkeyPatch) -> Forwarder:
+    """The server that every command finds."""
     monkeypatch.setenv("LIMELIGHT_TARGET", server.target)
+    return server
+
+
+@pytest.fixture
+def run(server: Forwarder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command line in this process: exit status, output, errors."""
 
     def run(*arguments: object, stdin: str | bytes = "") -> tuple[int, str, str]:
         data = stdin.encode() if isinstance(stdin, str) else stdin
@@ -30,5 +36,5 @@ def run(server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
 @pytest.fixture
 def picture(tmp_path: Path) -> Path:
-    Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(tmp_path / "digit.png")
+    Image.fromarray(PICTURE).save(tmp_path / "digit.png")
     return tmp_path / "digit.png"

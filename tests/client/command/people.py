@@ -19,11 +19,10 @@ sys.exit(main())
 """
 
 
-def in_terminal(*arguments: str, target: str, **variables: str) -> str:
+def in_terminal(*arguments: str, **variables: str) -> str:
     """What a person sees: the command's output when it is a terminal. variables: of the environment."""
     leader, follower = pty.openpty()
     environment = os.environ | {
-        "LIMELIGHT_TARGET": target,
         "TERM": "xterm-256color",
         "COLORTERM": "truecolor",
         "COLUMNS": "100",

@@ -1,38 +1,46 @@
 """`limelight attend`: what is asked for, and what it prints into a pipe and on a terminal."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from limelight.scale import FAINT
 from limelight.v1 import attention_pb2, service_pb2
+from tests.client import served
 from tests.client.command.people import Run, in_terminal, without_colours
-from tests.client.server import Server
+from tests.client.served import DOCUMENT, SENTENCES, TEXT
+from tests.kit import bundles
+from tests.kit.forwarder import Forwarder
+
+TOKENS = TEXT.split()
+CROSS = "decoder.0.cross"
 
 
 def test_attend_through_a_pipe_is_text_with_numbers(run: Run):
-    status, output, _ = run("attend", "scribe", "big cat")
+    status, output, _ = run("attend", "tiny", TEXT)
     assert status == 0
     assert "\x1b" not in output
-    lines = output.splitlines()
-    assert lines[0] == "scribe version 1: long 0.75, short 0.25"
-    assert lines[2] == "encoder.0.self · mean of 2 heads · mean over 4 queries"
-    # Head 0 is even, 1/4 each; head 1 is 1, 3, 3 and 1 of 8.
+    lines, mean = output.splitlines(), served.tiny().maps["encoder.0.self"].weights.mean(axis=0)
+    assert lines[0] == f"tiny version 1: {served.headline(served.tiny())}"
+    assert lines[2] == "encoder.0.self · mean of 2 heads · mean over 3 queries"
     assert lines[3] == "tokens(weight)"
-    assert lines[4] == "[CLS](0.1875) big(0.3125) cat(0.3125) [SEP](0.1875)"
-    assert lines[5].startswith("strongest: big → big 0.31, big → cat 0.31, ")
+    assert lines[4] == served.words(TOKENS, mean.mean(axis=0))
+    query, key = np.unravel_index(mean.argmax(), mean.shape)
+    assert lines[5].startswith(f"strongest: {TOKENS[query]} → {TOKENS[key]} {mean.max():.2f}, ")
 
 
-def test_the_mean_over_heads_is_the_servers_work_unless_heads_are_asked_for(run: Run, server: Server):
-    run("attend", "scribe", "x")
-    assert server.servicer.requests[-1].attention.reduce_heads == 1
-    run("attend", "scribe", "x", "--json")
-    assert server.servicer.requests[-1].attention.reduce_heads == 0
+def test_the_mean_over_heads_is_the_servers_work_unless_heads_are_asked_for(run: Run, server: Forwarder):
+    run("attend", "tiny", "x")
+    assert server.requests[-1].attention.reduce_heads == 1
+    run("attend", "tiny", "x", "--json")
+    assert server.requests[-1].attention.reduce_heads == 0
     output = run(
-        "attend", "scribe", "x", "--head", "0", "--head", "1", "--query", "-1", "--layer", "1", "--map", "encoder.*"
+        "attend", "tiny", "x", "--head", "0", "--head", "1", "--query", "-1", "--layer", "1", "--map", "encoder.*"
     )[1]
-    asked = server.servicer.requests[-1].attention
+    asked = server.requests[-1].attention
     assert asked.reduce_heads == 0
     chosen = asked.selections[0]
     assert (list(chosen.heads), list(chosen.queries), list(chosen.layers), list(chosen.names)) == (
@@ -41,24 +49,22 @@ def test_the_mean_over_heads_is_the_servers_work_unless_heads_are_asked_for(run:
         [1],
         ["encoder.*"],
     )
-    assert "encoder.0.self · head 1\n" in output
+    assert "encoder.1.self · right\n" in output
 
 
-def test_other_choices_go_onto_the_wire(run: Run, server: Server):
-    run(
-        "attend", "scribe", "x", "--top-k", "3", "--encoding", "float16", "--reduce", "max", "--truncate", "--seed", "7"
-    )
-    request = server.servicer.requests[-1]
+def test_other_choices_go_onto_the_wire(run: Run, server: Forwarder):
+    run("attend", "tiny", "x", "--top-k", "3", "--encoding", "float16", "--reduce", "max", "--truncate", "--seed", "7")
+    request = server.requests[-1]
     assert (request.attention.top_k, request.attention.encoding, request.attention.reduce_heads) == (3, 2, 2)
     assert (request.truncate, request.instances[0].seed) == (True, 7)
-    run("attend", "scribe", "x", "--rollout")
-    asked = server.servicer.requests[-1].attention
+    run("attend", "tiny", "x", "--rollout")
+    asked = server.requests[-1].attention
     assert (asked.rollout, asked.reduce_heads) == (True, 0)
-    run("attend", "scribe", "x", "--quantity", "norms", "--pool", "32", "--max-classes", "1")
-    request = server.servicer.requests[-1]
+    run("attend", "tiny", "x", "--quantity", "norms", "--pool", "32", "--max-classes", "1")
+    request = server.requests[-1]
     assert (request.attention.quantity, request.attention.pool.size, request.max_classes) == (3, 32, 1)
     run("attend", "echo", "x", "--sequences", "6")
-    request = server.servicer.requests[-1]
+    request = server.requests[-1]
     assert (request.attention.sequences, request.generation.hypotheses, request.generation.beams) == (6, 6, 6)
     assert request.generation.strategy == service_pb2.STRATEGY_BEAM
 
@@ -76,142 +82,178 @@ def test_other_choices_go_onto_the_wire(run: Run, server: Server):
         ("pair.first", {"inputs": ["pair.first"]}),
     ],
 )
-def test_a_group_is_a_place_in_the_text_entries_or_an_input(run: Run, server: Server, place: str, group: dict):
-    run("attend", "scribe", "x", "--group", f"subject={place}", "--query-group", f"q={place}", "--label-set", "tokens")
-    asked = server.servicer.requests[-1].attention
+def test_a_group_is_a_place_in_the_text_entries_or_an_input(run: Run, server: Forwarder, place: str, group: dict):
+    run("attend", "tiny", "x", "--group", f"subject={place}", "--query-group", f"q={place}", "--label-set", "tokens")
+    asked = server.requests[-1].attention
     expected = attention_pb2.Group(name="subject", **group)
     assert asked.key_groups == [attention_pb2.Grouping(label_set="tokens", groups=[expected])]
     assert asked.query_groups[0].groups[0].name == "q"
 
 
-def test_a_group_that_is_named_twice_is_the_union_of_its_places(run: Run, server: Server):
-    run("attend", "scribe", "x", "--group", "a=0:3", "--group", "b=#1", "--group", "a=#-1")
-    (grouping,) = server.servicer.requests[-1].attention.key_groups
+def test_a_group_that_is_named_twice_is_the_union_of_its_places(run: Run, server: Forwarder):
+    run("attend", "tiny", "x", "--group", "a=0:3", "--group", "b=#1", "--group", "a=#-1")
+    (grouping,) = server.requests[-1].attention.key_groups
     assert [each.name for each in grouping.groups] == ["a", "b"]
     assert (grouping.groups[0].spans[0].end, list(grouping.groups[0].indices)) == (3, [-1])
 
 
+def step_rows(tokens: Sequence[str], weights: np.ndarray) -> list[str]:
+    """The rows of a map over TEXT as a pipe gets them, one for each token put out."""
+    width = max(map(len, tokens))
+    return [f"{token:<{width}}  {served.words(TOKENS, row)}" for token, row in zip(tokens, weights, strict=True)]
+
+
 def test_weights_that_top_k_left_out_are_absent_and_their_sum_is_told(run: Run):
-    output = run("attend", "echo", "guten tag", "--top-k", "1")[1]
-    assert "GUTEN  guten(0.6000) tag(-)  left out: 0.4000\nTAG    guten(-) tag(0.6000)  left out: 0.4000\n" in output
-    output = run("attend", "han", "It rains all day. We stay", "--top-k", "1")[1]
-    assert "It(-) rains(0.3846) all(-) day(-)  left out: 0.6154\n" in output
-    assert "0.6667  It rains all day\n-       We stay\nleft out: 0.3333\n" in output
-    # Of four queries each keeps one of four even weights: the first.
-    output = run("attend", "scribe", "big cat", "--map", "encoder.0.self", "--head", "0", "--top-k", "2")[1]
-    assert "0.0000" not in output
+    cross = served.echo().maps[CROSS].weights[0]
+    best = cross.max(axis=1, keepdims=True)
+    output = run("attend", "echo", TEXT, "--map", CROSS, "--top-k", "1")[1]
+    shown = step_rows(served.steps(served.echo()), np.where(cross == best, cross, np.nan))
+    for row, most in zip(shown, best[:, 0], strict=True):
+        assert f"{row}  left out: {1 - most:.4f}\n" in output
+    maps, output = served.paper().maps, run("attend", "paper", DOCUMENT, "--top-k", "1")[1]
+    for shares, sentence in zip(np.split(maps["word"].weights[0], 2), SENTENCES, strict=True):
+        shown = served.words(sentence.split(), np.where(shares == shares.max(), shares, np.nan))
+        assert f"{shown}  left out: {1 - shares.max():.4f}\n" in output
+    shares = maps["sentence"].weights[0, 0]
+    lines = [f"{share:.4f}  {SENTENCES[place]}\n" for place, share in enumerate(shares)]
+    lines[shares.argmin()] = f"-       {SENTENCES[shares.argmin()]}\n"
+    assert f"{''.join(lines)}left out: {shares.min():.4f}\n" in output
+    # Of two queries each keeps one of two even weights: the first.
+    output = run("attend", "tiny", "big cow", "--map", "encoder.0.self", "--head", "0", "--top-k", "1")[1]
+    assert "big(0.5000) cow(-)" in output
 
 
-def test_other_sequences_are_shown_after_the_best(run: Run):
-    output = run("attend", "echo", "guten tag", "--sequences", "2")[1]
-    assert output.startswith("echo version 1: GUTEN TAG 0.22\n")
-    best, other = output.split("sequence 1: guten · decoder.cross\n")
-    assert "TAG    guten(0.4000) tag(0.6000)\n" in best
-    assert "\nguten  guten(0.6000) tag(0.4000)\n" in other
+def test_other_sequences_are_shown_after_the_best(run: Run, server: Forwarder):
+    output = run("attend", "echo", TEXT, "--sequences", "2")[1]
+    first, second = server.answers[-1].results[0].prediction.results[0].sequences.sequences
+    assert output.startswith(f"echo version 1: {first.text} {np.exp(sum(first.log_probabilities)):.2f}\n")
+    best, other = output.split(f"sequence 1: {second.text} · {CROSS}\n")
+    for shown, sequence in ((best, first), (other, second)):
+        weights = bundles.echo_maps(bundles.ids_of(TEXT), sequence.token_ids)[CROSS].weights[0]
+        assert "\n".join(step_rows([bundles.WORDS[token] for token in sequence.token_ids], weights)) in shown
+
+
+def rows_of() -> tuple[list[str], list[str]]:
+    """The rows of words, and those of sentences, as a pipe gets them."""
+    maps = served.paper().maps
+    inside = np.split(maps["word"].weights[0], 2)
+    shown = list(zip(maps["sentence"].weights[0, 0], SENTENCES, inside, strict=True))
+    words = [f"{own:.4f}  {served.words(sentence.split(), shares)}" for own, sentence, shares in shown]
+    return words, [f"{own:.4f}  {sentence}" for own, sentence, _ in shown]
 
 
 def test_a_document_shows_words_inside_sentences_and_sentences_by_their_own_map(run: Run):
-    lines = run("attend", "han", "It rains all day. We stay")[1].splitlines()
-    words = ["0.6667  It(0.1538) rains(0.3846) all(0.2308) day(0.2308)", "0.3333  We(0.3333) stay(0.6667)"]
+    lines, (words, sentences) = run("attend", "paper", DOCUMENT)[1].splitlines(), rows_of()
     start = lines.index("word")
     assert lines[start + 1 : start + 4] == ["weight  words(weight)", *words]
     start = lines.index("sentence")
-    assert lines[start + 1 : start + 4] == ["weight  sentences", "0.6667  It rains all day", "0.3333  We stay"]
+    assert lines[start + 1 : start + 4] == ["weight  sentences", *sentences]
 
 
 def test_a_sentence_of_several_lines_is_shown_in_one(run: Run, tmp_path: Path):
-    text, path = "It rains\n  all day. We\tstay", tmp_path / "a.png"
-    assert "sentence\nweight  sentences\n0.6667  It rains all day\n0.3333  We stay\n" in run("attend", "han", text)[1]
-    assert run("attend", "han", text, "--png", path)[0] == 0
+    text, path = "the cat\n  dog . sat\ton mat far", tmp_path / "a.png"
+    shown = "\n".join(["sentence", "weight  sentences", *rows_of()[1], ""])
+    assert shown in run("attend", "paper", text)[1]
+    assert run("attend", "paper", text, "--png", path)[0] == 0
 
 
 def test_a_generating_model_shows_a_line_an_output_token(run: Run):
-    output = run("attend", "echo", "guten tag")[1]
-    assert output.startswith("echo version 1: GUTEN TAG 0.22\n")
-    assert "GUTEN  guten(0.6000) tag(0.4000)\nTAG    guten(0.4000) tag(0.6000)\n</s>   " in output
+    output, answer = run("attend", "echo", TEXT)[1], served.echo()
+    assert output.startswith(f"echo version 1: {served.said(answer)} {served.probability(answer):.2f}\n")
+    assert "\n".join(step_rows(served.steps(answer), answer.maps[CROSS].weights[0])) in output
 
 
 def test_an_image_is_shown_as_a_grid(run: Run, picture: Path):
-    lines = run("attend", "vit", picture)[1].splitlines()
+    lines, weights = run("attend", "glance", picture)[1].splitlines(), served.looks()
     assert lines[2] == "encoder.0.self · mean of 2 heads · [class]'s row"
     assert lines[3] == "weight of each of 4 x 4 patches"
-    assert lines[4] == "[class] 0.0065"
+    assert lines[4] == f"[class] {weights[0]:.4f}"
     grid = np.array([line.split() for line in lines[5:9]], float)
-    np.testing.assert_allclose(grid, np.arange(2, 18).reshape(4, 4) / 153, atol=5e-5)
+    np.testing.assert_allclose(grid, weights[1:].reshape(4, 4), atol=6e-5)
 
 
-def test_a_terminal_shades_words_by_their_weight(server: Server):
-    seen = in_terminal("attend", "han", "It rains all day. We stay", target=server.target)
-    assert "It rains all day" in without_colours(seen)
+def brightness(seen: str) -> list[int]:
+    """The brightness behind each word of DOCUMENT; 0 for none."""
+    found = (re.search(rf"48;2;(\d+);(\d+);(\d+)m{re.escape(word)}\x1b", seen) for word in DOCUMENT.split())
+    return [sum(map(int, colour.groups())) if colour else 0 for colour in found]
+
+
+def test_a_terminal_shades_words_by_their_weight(server: Forwarder):
+    seen, weights = in_terminal("attend", "paper", DOCUMENT), served.nested()
+    assert SENTENCES[0] in without_colours(seen)
     assert "(0." not in without_colours(seen), "numbers are for pipes"
-    brightness = {}
-    for word in ("It", "rains", "day", "We", "stay"):
-        colour = re.search(rf"48;2;(\d+);(\d+);(\d+)m{word}\x1b", seen)
-        brightness[word] = sum(map(int, colour.groups())) if colour else 0
-    # The words' weights times their lines': 2/3 of 0.385 and 1/3 of 2/3; equal weights would be 1/6.
-    assert brightness["rains"] > brightness["stay"] > 0
-    assert brightness["It"] == brightness["day"] == brightness["We"] == 0, "no colour below equal weights"
-    assert re.search(r"^equal 0\.167 +0\.667$", without_colours(seen), re.M), "the scale has numbers"
+    # The words' weights times their lines'; equal weights would be 1/8.
+    found = np.array(brightness(seen))
+    assert (found > 0).tolist() == [served.strength(weight, 1 / 8) >= FAINT for weight in weights]
+    assert (np.diff(found[np.argsort(weights)]) >= 0).all() and len(set(found)) > 2
+    assert re.search(r"^equal 0\.125 +0\.5$", without_colours(seen), re.M), "the scale has numbers"
 
 
-def test_a_map_that_looks_everywhere_has_no_colour(server: Server):
-    # Head 0 of layer 0 attends to every token with the same weight.
-    seen = in_terminal("attend", "scribe", "big cat", "--map", "encoder.0.self", "--head", "0", target=server.target)
-    seen = seen.partition("head 1")[0]
-    assert not re.search(r"48;2;\d+;\d+;\d+m *(big|cat)", seen)
-    assert "equal 0.25" in without_colours(seen)
+def test_a_map_that_looks_everywhere_has_no_colour(server: Forwarder):
+    # To the model both words are the same unknown one.
+    seen = in_terminal("attend", "tiny", "big cow", "--map", "encoder.0.self", "--head", "0")
+    assert not re.search(r"48;2;\d+;\d+;\d+m *(big|cow)", seen)
+    assert "equal 0.5" in without_colours(seen)
 
 
-def test_a_light_terminal_gets_darker_colours_for_larger_weights(server: Server, monkeypatch: pytest.MonkeyPatch):
+def test_a_light_terminal_gets_darker_colours_for_larger_weights(server: Forwarder, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLORFGBG", "0;15")
-    seen = in_terminal("attend", "han", "It rains all day. We stay", target=server.target)
-    rains, stay = (
-        sum(map(int, re.search(rf"48;2;(\d+);(\d+);(\d+)m{word}\x1b", seen).groups())) for word in ("rains", "stay")
-    )
-    assert rains < stay
+    found = brightness(in_terminal("attend", "paper", DOCUMENT))
+    strongest, second = np.argsort(served.nested())[:-3:-1]
+    assert 0 < found[strongest] < found[second]
 
 
-def test_a_terminal_shows_an_image_in_blocks(server: Server, picture: Path):
-    seen = in_terminal("attend", "vit", str(picture), "--map", "encoder.1.self", target=server.target)
+def test_a_terminal_shows_an_image_in_blocks(server: Forwarder, picture: Path):
+    seen = in_terminal("attend", "glance", str(picture), "--map", "encoder.1.self")
     assert without_colours(seen).count("████████\n") == 4
-    colours = re.findall(r"38;2;(\d+);(\d+);(\d+)m██", seen)
-    assert len(set(colours)) == 9, "those above equal weights, and the others"
-    assert "[class] 0.007" in without_colours(seen)
+    colours, (leading, *cells) = re.findall(r"38;2;(\d+);(\d+);(\d+)m██", seen), served.looks(1)
+    bright = np.array([sum(map(int, each)) for each in colours])[np.argsort(cells)]
+    assert (np.diff(bright) >= 0).all() and len(set(bright)) > 2
+    assert len(set(bright[np.sort(cells) <= 1 / 17])) == 1, "those up to equal weights"
+    assert f"[class] {leading:.3f}" in without_colours(seen)
 
 
 def test_texts_that_were_asked_beside_a_picture_or_each_other_stand_above_the_answer(run: Run, picture: Path):
-    lines = run("attend", "vqa", picture, "is it a seven?", "--map", "encoder.0.self")[1].splitlines()
-    assert lines[:2] == ["question: is it a seven?", "vqa version 1: 7 0.91, 0 0.01, 1 0.01"]
-    lines = run("attend", "vqa", "--example", "0", "--map", "encoder.0.self")[1].splitlines()
-    assert lines[0] == "question: is it blue?", "an example's own, on one line"
-    assert run("predict", "vqa", "--example", "0", "--max-classes", "1")[1] == "question: is it blue?\n0.9100  7\n"
-    said = run("predict", "nli", "It rains. " * 40, "It\x1b[2J pours.")[1].splitlines()
-    assert said[0] == f"pair.first: {('It rains. ' * 40)[:299]}…"
-    assert said[1:] == ["pair.second: It␣[2J pours.", "0.7500  follows", "0.2500  contradicts"]
+    lines = run("attend", "asked", picture, "is it a mat ?", "--map", "encoder.0.self")[1].splitlines()
+    answer = bundles.glance_answer(served.PICTURE, "is it a mat ?")
+    assert lines[:2] == ["question: is it a mat ?", f"asked version 1: {served.headline(answer)}"]
+    lines = run("attend", "asked", "--example", "0", "--map", "encoder.0.self")[1].splitlines()
+    assert bundles.QUESTION == "is it\na mat ?" and lines[0] == "question: is it a mat ?", "an example's, on one line"
+    best = served.lines(answer).splitlines()[0]
+    said = run("predict", "asked", picture, "is it a mat ?", "--max-classes", "1")[1]
+    assert said == f"question: is it a mat ?\n{best}\n"
+    first, second = "the cat. " * 40, "a\x1b[2J dog."
+    said = run("predict", "pair", first, second)[1].splitlines()
+    assert said[0] == f"pair.first: {first[:299]}…"
+    assert said[1:6] == ["pair.second: a␣[2J dog.", "mood:", *served.lines(served.tiny(first + second)).splitlines()]
 
 
 def test_a_text_that_is_all_that_was_sent_is_not_repeated(run: Run):
-    assert run("predict", "scribe", "big cat")[1] == "0.7500  long\n0.2500  short\n"
-    assert run("predict", "echo", "big cat", "-i", "target=A CAT")[1] == "text: big cat\ntarget: A CAT\n0.2231  A CAT\n"
+    assert run("predict", "paper", DOCUMENT)[1] == served.lines(served.paper())
+    said, ids = "a dog", bundles.ids_of("a dog").tolist()
+    steps = (bundles.log_probabilities(bundles.ids_of(TEXT), ids[:place])[ids[place]] for place in range(2))
+    shown = f"text: {TEXT}\ntarget: {said}\n{np.exp(sum(steps)):.4f}  {said}\n"
+    assert run("predict", "echo", TEXT, "-i", f"target={said}")[1] == shown
 
 
 def test_json_is_the_answer_alone(run: Run, picture: Path):
     for command in ("attend", "predict"):
-        assert run(command, "vqa", picture, "is it?", "--json")[1].startswith("{")
+        assert run(command, "asked", picture, "is it?", "--json")[1].startswith("{")
 
 
-def test_a_terminal_with_eight_colours_gets_those(server: Server):
-    seen = in_terminal("attend", "han", "It rains all day. We stay", target=server.target, TERM="xterm", COLORTERM="")
+def test_a_terminal_with_eight_colours_gets_those(server: Forwarder):
+    seen = in_terminal("attend", "paper", DOCUMENT, TERM="xterm", COLORTERM="")
     assert "48;" not in seen
-    colours = {word: re.search(rf"\x1b\[3\d;(4\d)m{word}\x1b", seen) for word in ("It", "rains", "stay")}
-    assert [found and found[1] for found in colours.values()] == [None, "44", "44"], "at most equal has none"
+    colours = [re.search(rf"\x1b\[3\d;(4\d)m{re.escape(word)}\x1b", seen) for word in DOCUMENT.split()]
+    strengths = [served.strength(weight, 1 / 8) for weight in served.nested()]
+    assert [each is None for each in colours] == [each < FAINT for each in strengths], "at most equal has none"
     assert set(re.findall(r"(4\d)m  \x1b", seen)) == {"42", "43", "44", "47"}, "the scale has the steps"
 
 
-def test_long_rows_go_on_below_their_words(server: Server):
+def test_long_rows_go_on_below_their_words(server: Forwarder):
     words = " ".join(f"word{place}" for place in range(12))
-    seen = without_colours(in_terminal("attend", "echo", words, target=server.target, COLUMNS="40"))
-    lines = seen.partition("decoder.cross\n")[2].splitlines()
+    seen = without_colours(in_terminal("attend", "echo", words, "--map", CROSS, COLUMNS="40"))
+    lines = seen.partition(f"{CROSS}\n")[2].splitlines()
     start = lines[0].index("word0")
     assert len(lines) > 12 and all(len(line) <= 40 for line in lines)
     for line in lines[:-1]:
@@ -219,10 +261,8 @@ def test_long_rows_go_on_below_their_words(server: Server):
     assert lines[1][:start].isspace()
 
 
-def test_a_grid_wider_than_the_terminal_is_cut_and_said_to_be(server: Server, picture: Path):
+def test_a_grid_wider_than_the_terminal_is_cut_and_said_to_be(server: Forwarder, picture: Path):
     for columns, cells in (("8", "████████"), ("7", "████"), ("3", "███")):
-        seen = in_terminal(
-            "attend", "vit", str(picture), "--map", "encoder.1.self", target=server.target, COLUMNS=columns
-        )
+        seen = in_terminal("attend", "glance", str(picture), "--map", "encoder.1.self", COLUMNS=columns)
         assert without_colours(seen).splitlines().count(cells) == 4, columns
     assert "(1of4columnsdonotfit" in "".join(without_colours(seen).split())

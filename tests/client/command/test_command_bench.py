@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import grpc
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ from limelight.cli.bench.plots import round_ticks
 from limelight.cli.bench.ramp import find_knee
 from limelight.cli.bench.report import p99_of_all
 from tests.client.command.people import HEARS_CTRL_C, Run, in_terminal
-from tests.client.server import Server
+from tests.kit.forwarder import Forwarder
 
 
 def reported(run: Run, *arguments: object) -> dict[str, Any]:
@@ -37,51 +37,41 @@ def reported(run: Run, *arguments: object) -> dict[str, Any]:
     return document
 
 
-def test_bench_counts_what_it_sends(run: Run, server: Server) -> None:
-    report = reported(run, "scribe", "--requests", "40", "--warmup", "3", "--callers", "5")
+def test_bench_counts_what_it_sends(run: Run, server: Forwarder) -> None:
+    report = reported(run, "tiny", "--requests", "40", "--warmup", "3", "--callers", "5")
     outcome, setup = report["outcome"], report["setup"]
     assert (setup["loop"], setup["callers"], setup["connections"], setup["method"]) == ("closed", 5, 5, "Predict")
     assert (outcome["requests"], outcome["errors"], outcome["codes"]) == (40, 0, {"OK": 40})
-    assert len(server.servicer.requests) == 1 + 3 + 40
+    assert len(server.requests) == 1 + 3 + 40
     latency = outcome["latency_ms"]
     assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["p99.9"] <= latency["max"] < 20_000
     assert outcome["requests_per_second"] == pytest.approx(40 / outcome["seconds"])
     assert sum(each["answers"] for each in outcome["intervals"]) == 40
 
 
-def test_bench_runs_for_its_time_with_attention_and_rows(run: Run, server: Server) -> None:
-    status, output, _ = run("bench", "scribe", "some text", "--seconds", "0.3", "--map", "*", "--rows", "2")
+def test_bench_runs_for_its_time_with_attention_and_rows(run: Run, server: Forwarder) -> None:
+    status, output, _ = run("bench", "tiny", "some text", "--seconds", "0.3", "--map", "*", "--rows", "2")
     assert status == 0
-    assert re.match(r"Attend scribe, 4 callers, 0\.[3-9] s\n[\d.]+ requests/s of 2 rows \([\d.]+ rows/s\)", output)
+    assert re.match(r"Attend tiny, 4 callers, 0\.[3-9] s\n[\d.]+ requests/s of 2 rows \([\d.]+ rows/s\)", output)
     assert "p99" in output
     assert re.search(r"^OK \d+ \(no retries\)$", output, re.M)
-    assert len(server.servicer.requests[-1].instances) == 2
+    assert len(server.requests[-1].instances) == 2
 
 
-def test_bench_ends_with_an_error_where_requests_fail(
-    run: Run, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check, seen = server.servicer.check, []
-
-    def fail_late(asked: Any, context: Any) -> None:
-        seen.append(asked)
-        if len(seen) > 5:
-            server.servicer.unavailable = 1
-        check(asked, context)
-
-    monkeypatch.setattr(server.servicer, "check", fail_late)
-    status, output, errors = run("bench", "scribe", "-n", "10", "--warmup", "1", "-c", "1", "--json", "-")
+def test_bench_ends_with_an_error_where_requests_fail(run: Run, server: Forwarder) -> None:
+    server.fail(grpc.StatusCode.UNAVAILABLE, "starting", after=5, times=1000)
+    status, output, errors = run("bench", "tiny", "-n", "10", "--warmup", "1", "-c", "1", "--json", "-")
     report = json.loads(output)
     assert (status, report["outcome"]["requests"], report["outcome"]["errors"]) == (1, 10, 7)
     assert (report["outcome"]["codes"], report["setup"]["attempts"]) == ({"OK": 3, "UNAVAILABLE": 7}, 1)
     assert errors == "limelight: 7 of 10 requests failed; the first: UNAVAILABLE: starting\n"
 
 
-def test_the_inputs_of_a_file_are_sent_in_turn(run: Run, server: Server, tmp_path: Path) -> None:
+def test_the_inputs_of_a_file_are_sent_in_turn(run: Run, server: Forwarder, tmp_path: Path) -> None:
     file = tmp_path / "inputs.jsonl"
     file.write_text('"one"\n\n{"text": "two words"}\n{"text": "@not a file"}\n')
-    report = reported(run, "scribe", "--inputs", file, "-n", "6", "-c", "1", "--warmup", "0")
-    sent = [each.instances[0].inputs["text"].text for each in server.servicer.requests[1:]]
+    report = reported(run, "tiny", "--inputs", file, "-n", "6", "-c", "1", "--warmup", "0")
+    sent = [each.instances[0].inputs["text"].text for each in server.requests[1:]]
     assert sent == ["one", "two words", "@not a file"] * 2 and report["setup"]["inputs"] == 3
 
 
@@ -90,25 +80,25 @@ def test_the_inputs_of_a_file_are_sent_in_turn(run: Run, server: Server, tmp_pat
     [
         ("{", "inputs.jsonl:1 is not JSON"),
         ("3", "inputs.jsonl:1 is neither"),
-        ('{"picture": "x"}', "inputs.jsonl:1: model 'scribe' has no input 'picture'"),
+        ('{"picture": "x"}', "inputs.jsonl:1: model 'tiny' has no input 'picture'"),
         ("", "has no lines"),
     ],
 )
 def test_a_bad_line_is_named(run: Run, tmp_path: Path, line: str, problem: str) -> None:
     file = tmp_path / "inputs.jsonl"
     file.write_text(line)
-    status, output, errors = run("bench", "scribe", "--inputs", file)
+    status, output, errors = run("bench", "tiny", "--inputs", file)
     assert status and not output and problem in errors
 
 
-def test_lengths_are_drawn(run: Run, server: Server) -> None:
-    arguments = ("scribe", "a b c d e f g", "--lengths", "2:5", "-n", "40", "-c", "1", "--warmup", "0")
+def test_lengths_are_drawn(run: Run, server: Forwarder) -> None:
+    arguments = ("tiny", "a b c d e f g", "--lengths", "2:5", "-n", "40", "-c", "1", "--warmup", "0")
     assert reported(run, *arguments)["setup"]["inputs"] == COUNT
-    sent = [each.instances[0].inputs["text"].text for each in server.servicer.requests[1:]]
+    sent = [each.instances[0].inputs["text"].text for each in server.requests[1:]]
     assert {len(each.split()) for each in sent} == {2, 3, 4, 5}
-    server.servicer.requests.clear()
+    server.requests.clear()
     reported(run, *arguments)
-    assert [each.instances[0].inputs["text"].text for each in server.servicer.requests[1:]] == sent  # the same seed
+    assert [each.instances[0].inputs["text"].text for each in server.requests[1:]] == sent  # the same seed
 
 
 @given(st.integers(1, 50), st.integers(0, 50), st.integers(0, 1000))
@@ -122,7 +112,7 @@ def test_lengths_keep_their_distribution(first: int, more: int, seed: int) -> No
 
 @pytest.mark.parametrize("text", ["0", "5:2", "a", "8~", "-1", "1:200000", "1:2:3"])
 def test_lengths_that_are_none_are_refused(run: Run, text: str) -> None:
-    status, _, errors = run("bench", "scribe", f"--lengths={text}")
+    status, _, errors = run("bench", "tiny", f"--lengths={text}")
     assert status == 2 and "--lengths takes words as N, MIN:MAX or MEDIAN~SIGMA" in errors
 
 
@@ -137,9 +127,9 @@ def test_lengths_that_are_none_are_refused(run: Run, text: str) -> None:
         ("--head", "0"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(run: Run, server: Server, arguments: tuple[str, ...]) -> None:
-    assert run("bench", "scribe", *arguments)[0] == 2
-    assert not server.servicer.requests
+def test_options_that_do_not_go_together_are_refused(run: Run, server: Forwarder, arguments: tuple[str, ...]) -> None:
+    assert run("bench", "tiny", *arguments)[0] == 2
+    assert not server.requests
 
 
 def measured(capacity: float, load: Load) -> Recorder:
@@ -225,7 +215,7 @@ class Outside(HTMLParser):
 def test_a_ramp_is_written_drawn_and_compared(run: Run, tmp_path: Path) -> None:
     files = tmp_path / "a.json", tmp_path / "a.html"
     status, output, errors = run(
-        "bench", "scribe", "<b>", "--ramp", "--p99", "40", "--rate", "200", "--seconds", "0.2", "--warmup", "1",
+        "bench", "tiny", "<b>", "--ramp", "--p99", "40", "--rate", "200", "--seconds", "0.2", "--warmup", "1",
         "--json", files[0], "--html", files[1],
     )  # fmt: skip
     assert status == 0, errors
@@ -257,13 +247,12 @@ def test_ticks_are_round_and_reach_the_largest_value(largest: float) -> None:
     assert places[0] == 0 and places[-2] < largest <= places[-1] * (1 + 1e-6) and 3 <= len(places) <= 8
 
 
-def test_ctrl_c_ends_a_run_with_what_was_measured(server: Server, tmp_path: Path) -> None:
-    options = ("bench", "scribe", "--seconds", "60", "--json", str(tmp_path / "a.json"))
+def test_ctrl_c_ends_a_run_with_what_was_measured(server: Forwarder, tmp_path: Path) -> None:
+    options = ("bench", "tiny", "--seconds", "60", "--json", str(tmp_path / "a.json"))
     command = [sys.executable, "-c", HEARS_CTRL_C, *options]
-    environment = os.environ | {"LIMELIGHT_TARGET": server.target}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     end = time.monotonic() + 60
-    while len(server.servicer.requests) < 30 and time.monotonic() < end:
+    while len(server.requests) < 30 and time.monotonic() < end:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
@@ -272,6 +261,6 @@ def test_ctrl_c_ends_a_run_with_what_was_measured(server: Server, tmp_path: Path
     assert outcome["interrupted"] and outcome["requests"] >= 10 and not outcome["errors"]
 
 
-def test_a_terminal_sees_progress(server: Server) -> None:
-    seen = in_terminal("bench", "scribe", "--seconds", "0.8", target=server.target)
-    assert re.search(r"scribe: \d+ s, [\d.]+ answers/s, \d+ under way, p50", seen)
+def test_a_terminal_sees_progress(server: Forwarder) -> None:
+    seen = in_terminal("bench", "tiny", "--seconds", "0.8")
+    assert re.search(r"tiny: \d+ s, [\d.]+ answers/s, \d+ under way, p50", seen)

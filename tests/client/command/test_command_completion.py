@@ -10,7 +10,7 @@ import pytest
 
 from limelight.cli import server_names
 from tests.client.command.people import Run
-from tests.client.server import Server
+from tests.kit.forwarder import Forwarder
 
 
 @pytest.fixture
@@ -22,14 +22,14 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def environment(program: Path, target: str) -> dict[str, str]:
+def environment(program: Path) -> dict[str, str]:
     """Variables of a shell that finds the program, and no settings of a person."""
     folder = str(program.parent)
-    changed = {"LIMELIGHT_TARGET": target, "HOME": folder, "XDG_CONFIG_HOME": folder, "TERM": "dumb"}
+    changed = {"HOME": folder, "XDG_CONFIG_HOME": folder, "TERM": "dumb"}
     return os.environ | changed | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
 
-def completed(program: Path, target: str, *lines: str) -> list[list[str]]:
+def completed(program: Path, *lines: str) -> list[list[str]]:
     """What bash offers behind each line."""
     script = [f'eval "$({program} completion bash)"', "complete -p limelight > /dev/null"]
     for line in lines:
@@ -42,32 +42,34 @@ def completed(program: Path, target: str, *lines: str) -> list[list[str]]:
         text=True,
         check=True,
         timeout=120,
-        env=environment(program, target),
+        env=environment(program),
     )
     assert done.stderr == ""
     return [line.removeprefix("=").split() for line in done.stdout.splitlines()]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_completes_commands_options_and_names_of_the_server(program: Path, server: Server) -> None:
+def test_bash_completes_commands_options_and_names_of_the_server(program: Path, server: Forwarder) -> None:
     commands, options, models, maps, inputs = completed(
         program,
-        server.target,
         "limelight att",
-        "limelight attend scribe --top",
-        "limelight predict s",
-        "limelight attend scribe --map ",
-        "limelight attend scribe -i ",
+        "limelight attend tiny --top",
+        "limelight predict t",
+        "limelight attend tiny --map ",
+        "limelight attend tiny -i ",
     )
     assert (commands, options) == (["attend"], ["--top-k"])
-    assert models == ["scribe"]
-    assert maps == ["encoder.0.self", "encoder.1.self"]
+    assert models == ["tiny"]
+    assert maps == ["encoder.0.self", "encoder.1.self", "pool"]
     assert inputs == ["text="]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_without_a_server_names_are_not_completed_and_nothing_is_said(program: Path) -> None:
-    assert completed(program, "127.0.0.1:1", "limelight attend ") == [[]]
+def test_without_a_server_names_are_not_completed_and_nothing_is_said(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIMELIGHT_TARGET", "127.0.0.1:1")
+    assert completed(program, "limelight attend ") == [[]]
 
 
 def test_names_that_a_shell_would_evaluate_are_not_offered() -> None:
@@ -77,12 +79,12 @@ def test_names_that_a_shell_would_evaluate_are_not_offered() -> None:
 
 COMPLETED = {
     "limelight att": "attend",
-    "limelight attend scribe --map encoder.1": "encoder.1.self",
+    "limelight attend tiny --map encoder.1": "encoder.1.self",
 }
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
-def test_fish_completes_commands_and_names_of_the_server(program: Path, server: Server) -> None:
+def test_fish_completes_commands_and_names_of_the_server(program: Path, server: Forwarder) -> None:
     lines = [f"complete -C '{line}'" for line in COMPLETED]
     done = subprocess.run(
         ["fish", "--no-config", "-c", "; ".join(["limelight completion fish | source", *lines])],
@@ -90,18 +92,18 @@ def test_fish_completes_commands_and_names_of_the_server(program: Path, server: 
         text=True,
         check=True,
         timeout=120,
-        env=environment(program, server.target),
+        env=environment(program),
     )
     assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == list(COMPLETED.values())
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-def test_zsh_completes_commands_and_names_of_the_server(program: Path, server: Server) -> None:
+def test_zsh_completes_commands_and_names_of_the_server(program: Path, server: Forwarder) -> None:
     pexpect = pytest.importorskip("pexpect", reason="pexpect is not installed")
     zsh = pexpect.spawn(
         "zsh",
         ["-f", "-i"],
-        env=environment(program, server.target),
+        env=environment(program),
         encoding="utf-8",
         timeout=60,
         dimensions=(24, 200),

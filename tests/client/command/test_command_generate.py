@@ -2,18 +2,25 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.client.command.people import Run, in_terminal, without_colours
-from tests.client.server import FRESH_SEED, Server
+from tests.client.served import TEXT, echo, probability, said, steps
+from tests.kit.forwarder import Forwarder
 
 
-def test_generate_prints_the_text_through_a_pipe(run: Run, server: Server):
-    assert run("generate", "echo", "guten tag") == (0, "GUTEN TAG\n", "")
+def put_out(server: Forwarder) -> list[str]:
+    """The texts that the server put out last."""
+    return [each.text for each in server.answers[-1].end.sequences]
+
+
+def test_generate_prints_the_text_through_a_pipe(run: Run, server: Forwarder):
+    assert run("generate", "echo", TEXT) == (0, f"{said(echo())}\n", "")
     arguments = ["--strategy", "sample", "--temperature", "0.5", "--top-k", "5", "--top-p", "0.9", "--seed", "3"]
     arguments += ["--max-new-tokens", "1", "--stop", ".", "--stop", "!"]
-    assert run("generate", "echo", "guten tag", *arguments)[1] == "GUTEN\n"
-    request = server.servicer.requests[-1]
+    assert run("generate", "echo", TEXT, *arguments)[1] == f"{put_out(server)[0]}\n"
+    request = server.requests[-1]
     sent = request.generation
     assert (sent.strategy, sent.temperature, sent.top_k, sent.max_new_tokens, list(sent.stop)) == (
         2,
@@ -23,44 +30,53 @@ def test_generate_prints_the_text_through_a_pipe(run: Run, server: Server):
         [".", "!"],
     )
     assert (sent.top_p, request.instance.seed) == (pytest.approx(0.9), 3)
-    assert run("generate", "echo", "a b", "--strategy", "beam", "--beams", "3", "--hypotheses", "2")[1] == "A B\na\n"
+    output = run("generate", "echo", TEXT, "--strategy", "beam", "--beams", "3", "--hypotheses", "2")[1]
+    assert output.splitlines() == put_out(server) and len(put_out(server)) == 2
     run("generate", "echo", "a", "--strategy", "sample", "--temperature", "0", "--top-p", "0")
-    sent = server.servicer.requests[-1].generation
+    sent = server.requests[-1].generation
     assert sent.HasField("temperature") and sent.HasField("top_p"), "0 is a temperature, and not the lack of one"
     run("generate", "echo", "a")
-    sent = server.servicer.requests[-1].generation
+    sent = server.requests[-1].generation
     assert not sent.HasField("temperature") and not sent.HasField("top_p")
-    assert run("generate", "echo", "a b", "--target-text", "forced words")[1] == "forced words\n"
+    assert run("generate", "echo", TEXT, "--target-text", "a dog")[1] == "a dog\n"
 
 
 def test_generate_json_is_one_event_a_line(run: Run):
-    events = [json.loads(line) for line in run("generate", "echo", "guten tag", "--json", "--map", "*")[1].splitlines()]
-    assert [event["event"] for event in events] == ["start", "token", "token", "token", "end"]
+    answer, output = echo(), run("generate", "echo", TEXT, "--json", "--map", "decoder.0.cross")[1]
+    events = [json.loads(line) for line in output.splitlines()]
+    assert [event["event"] for event in events] == ["start", *["token"] * len(answer.token_ids), "end"]
     assert events[0]["seed"] is None
-    assert events[1]["text"] == "GUTEN"
+    assert [event["text"] for event in events[1:-1]] == [*steps(answer)[:-1], ""], "a special token has no text"
     assert events[2]["maps"][0]["queries"] == [1]
-    assert events[2]["maps"][0]["weights"] == [[pytest.approx([0.4, 0.6])]]
-    assert (events[-1]["text"], events[-1]["sequences"][0]["finish_reason"]) == ("GUTEN TAG", "end")
+    row = answer.maps["decoder.0.cross"].weights[0, 1].tolist()
+    assert events[2]["maps"][0]["weights"] == [[pytest.approx(row, rel=1e-4)]]
+    assert (events[-1]["text"], events[-1]["sequences"][0]["finish_reason"]) == (said(answer), "end")
 
 
-def test_a_terminal_sees_the_text_come_and_then_the_whole_of_it(server: Server):
-    seen = without_colours(in_terminal("generate", "echo", "slow morgen", target=server.target))
-    assert "SLOW" in seen.split("SLOW MORGEN")[0]
-    assert seen.rstrip().endswith("SLOW MORGEN  (0.22)")
+def test_a_terminal_sees_the_text_come_and_then_the_whole_of_it(server: Forwarder):
+    server.pauses["Generate"] = 0.2
+    seen, whole = without_colours(in_terminal("generate", "echo", TEXT)), said(echo())
+    assert whole.split()[0] in seen.split(whole)[0]
+    assert seen.rstrip().endswith(f"{whole}  ({probability(echo()):.2f})")
 
 
-def test_a_sample_says_its_seed_to_people_and_programs(run: Run, server: Server):
-    arguments = ["generate", "echo", "guten tag", "--strategy", "sample"]
-    seen = without_colours(in_terminal(*arguments, target=server.target))
-    assert f"GUTEN TAG  (0.22)\n(sampled; --seed {FRESH_SEED} reproduces it)" in seen
-    assert run(*arguments) == (0, "GUTEN TAG\n", ""), "a pipe gets the text alone"
-    assert json.loads(run(*arguments, "--json")[1].splitlines()[0])["seed"] == FRESH_SEED
+def test_a_sample_says_its_seed_to_people_and_programs(run: Run, server: Forwarder):
+    arguments = ["generate", "echo", TEXT, "--strategy", "sample"]
+    seen = without_colours(in_terminal(*arguments))
+    _, start, *_, last = server.answers
+    (sequence,) = last.end.sequences
+    chance = f"{np.exp(sum(sequence.log_probabilities)):.2f}"
+    assert f"{sequence.text}  ({chance})\n(sampled; --seed {start.start.seed} reproduces it)" in seen
+    assert run(*arguments) == (0, f"{put_out(server)[0]}\n", ""), "a pipe gets the text alone"
+    again = ["--seed", str(start.start.seed)]
+    assert run(*arguments, *again)[1] == f"{sequence.text}\n"
+    assert json.loads(run(*arguments, *again, "--json")[1].splitlines()[0])["seed"] == start.start.seed
 
 
 @pytest.mark.parametrize("command", ["generate", "attend"])
-def test_a_text_is_sent_as_a_conversation(run: Run, server: Server, command: str):
+def test_a_text_is_sent_as_a_conversation(run: Run, server: Forwarder, command: str):
     run(command, "echo", "Guten Tag", "--chat", "chatml", "--system", "Be brief.")
-    request = server.servicer.requests[-1]
+    request = server.requests[-1]
     instance = request.instance if command == "generate" else request.instances[0]
     assert instance.inputs["text"].text == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nGuten Tag<|im_end|>\n<|im_start|>assistant\n"

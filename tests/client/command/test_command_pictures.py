@@ -11,21 +11,25 @@ import limelight
 from limelight.cli import drawing, render_png
 from limelight.cli.colours import colour
 from limelight.figures import Figure, GridHeatmap
+from tests.client import served
 from tests.client.command.people import Run
+from tests.client.served import DOCUMENT, TEXT
+from tests.kit.bundles import WORDS
 
 
 def test_a_grid_cut_by_top_k_has_gaps(run: Run, picture: Path, tmp_path: Path):
-    lines = run("attend", "vit", picture, "--map", "encoder.0.self", "--top-k", "2")[1].splitlines()
-    assert [line.split() for line in lines[5:9]] == [["-"] * 4] * 3 + [["-", "-", "0.1046", "0.1111"]]
-    assert lines[4] == "[class] -"
-    # Of the 153 parts of the class token's row, 17 and 16 are here.
-    assert lines[9] == "left out: 0.7843"
-    path = tmp_path / "a.png"
-    assert run("attend", "vit", picture, "--map", "encoder.0.self", "--top-k", "2", "--png", path)[0] == 0
+    asked, weights = ("attend", "glance", picture, "--map", "encoder.0.self", "--top-k", "2"), served.looks()
+    kept = weights >= np.sort(weights)[-2]
+    shown = [f"{weight:.4f}" if here else "-" for weight, here in zip(weights, kept, strict=True)]
+    lines = run(*asked)[1].splitlines()
+    assert " ".join(lines[4:9]).split() == ["[class]", *shown]
+    assert lines[9] == f"left out: {1 - weights[kept].sum():.4f}"
+    path, gaps = tmp_path / "a.png", 16 - kept[1:].sum()
+    assert run(*asked, "--png", path)[0] == 0
     cells = read(path, below=1)[44 : 44 + 224, -240:-16]
-    assert (cells == 255).all(axis=2).sum() == 14 * 56 * 56, "what was left out is blank"
+    assert (cells == 255).all(axis=2).sum() == gaps * 56 * 56, "what was left out is blank"
     first, covered = (read(path, below=1)[44 : 44 + 224, x : x + 224] for x in (16, 16 + 224 + 8))
-    assert ((first == covered).all(axis=2)).sum() >= 14 * 56 * 56, "and leaves the picture as it is"
+    assert ((first == covered).all(axis=2)).sum() >= gaps * 56 * 56, "and leaves the picture as it is"
 
 
 def test_cells_reach_beyond_a_picture_that_was_padded(tmp_path: Path):
@@ -52,30 +56,26 @@ def drawn(strength: float, *, on_light: bool = True) -> tuple[int, int, int]:
 
 
 def test_a_picture_of_words_by_words_has_a_column_a_key(run: Run, tmp_path: Path):
-    path = tmp_path / "a.png"
-    said = f"scribe version 1: long 0.75, short 0.25\n{path}\n"
-    assert run("attend", "scribe", "hippopotamus cat", "--map", "encoder.1.self", "--png", path) == (0, said, "")
+    path, text = tmp_path / "a.png", "the hippopotamus cat"
+    answer = served.tiny(text)
+    said = f"tiny version 1: {served.headline(answer)}\n{path}\n"
+    assert run("attend", "tiny", text, "--map", "encoder.1.self", "--png", path) == (0, said, "")
     pixels = read(path, below=1)[:-38]  # above the scale
-    # [CLS], hippopotamus, cat, [SEP]: one column is the strongest from top to bottom, and it is the second.
-    lengths = np.array([1.0, 12.0, 3.0, 1.0])
-    weight = float(np.mean([lengths[1] ** power / (lengths**power).sum() for power in (2, 3)]))
-    strong = (pixels == drawn((weight - 0.25) / 0.75)).all(axis=2)
-    columns = np.flatnonzero(strong.sum(axis=0) == 4 * 24)
-    assert len(columns) == 24
-    weak = (pixels == drawn(0.0)).all(axis=2)
-    left = np.flatnonzero(weak.sum(axis=0) == 4 * 24)
-    assert left.min() == columns[0] - 24, "[CLS] is one cell to the left of the strongest column"
-    top = np.flatnonzero(strong.any(axis=1))[0]
-    ink = [(pixels[32:top, start : start + 24].sum(axis=2) < 300).sum() for start in (columns[0], columns[0] + 24)]
+    weights = answer.maps["encoder.1.self"].weights.mean(axis=0)
+    colours = np.array([[drawn(served.strength(weight, 1 / 3)) for weight in row] for row in weights])
+    cell = colours.repeat(24, axis=0).repeat(24, axis=1)
+    spots = np.argwhere((pixels == colours[0, 0]).all(axis=2)).tolist()
+    places = [(top, left) for top, left in spots if np.array_equal(pixels[top : top + 72, left : left + 72], cell)]
+    ((top, left),) = places
+    ink = [(pixels[32:top, start : start + 24].sum(axis=2) < 300).sum() for start in (left + 24, left + 48)]
     assert ink[0] > 2 * ink[1], "the longer word stands over its own column"
 
 
 def test_a_picture_of_an_image_lays_the_grid_over_it(run: Run, picture: Path, tmp_path: Path):
     path = tmp_path / "a.png"
-    assert run("attend", "vit", picture, "--map", "encoder.0.self", "--png", path)[0] == 0
+    assert run("attend", "glance", picture, "--map", "encoder.0.self", "--png", path)[0] == 0
     pixels = read(path, below=1)[:-38]  # above the scale
-    # 17/153, of equal weights of 1/17 and a scale to four times as much.
-    strongest = drawn((17 / 153 - 1 / 17) / (3 / 17), on_light=False)
+    strongest = drawn(served.strength(served.looks()[1:].max(), 1 / 17), on_light=False)
     assert (pixels == strongest).all(axis=2).sum() == 56 * 56, "one cell of 56 pixels is the strongest"
     grey = (pixels[..., 0] == pixels[..., 1]) & (pixels[..., 1] == pixels[..., 2])
     assert grey[60:240, 16:240].all(), "the picture that was sent stands on the left"
@@ -93,7 +93,7 @@ def test_cells_are_laid_over_the_part_of_the_picture_that_they_cover(run: Run, t
     exif = Image.Exif()
     exif[0x0112] = orientation
     Image.fromarray(pixels).save(sent, exif=exif)
-    assert run("attend", "vit", sent, "--map", "encoder.0.self", "--png", path)[0] == 0
+    assert run("attend", "glance", sent, "--map", "encoder.0.self", "--png", path)[0] == 0
     upright = orientation == 6
     # 224 pixels for the cells, three times as many for the picture, which stands first and again under the cells.
     high, wide = (672, 224) if upright else (224, 672)
@@ -110,7 +110,7 @@ def test_cells_are_laid_over_the_part_of_the_picture_that_they_cover(run: Run, t
 
 
 def test_other_pictures_are_drawn_too(run: Run, tmp_path: Path):
-    for name, text in (("han", "It rains. We stay"), ("echo", "guten tag"), ("scribe", "word " * 200)):
+    for name, text in (("paper", DOCUMENT), ("echo", TEXT), ("tiny", " ".join(WORDS[4:] * 20))):
         path = tmp_path / f"{name}.png"
         assert run("attend", name, text, "--png", path)[0] == 0
         weak, strong = drawn(0.1), drawn(1.0)
@@ -122,14 +122,15 @@ def test_other_pictures_are_drawn_too(run: Run, tmp_path: Path):
 def test_a_picture_says_above_what_was_asked_and_answered(run: Run, picture: Path, tmp_path: Path):
     """The same maps below a line for the answer, and one for the question where there is one."""
     drawn = {}
-    for name, values in {"vit": [picture], "short": [picture, "is it?"], "long": [picture, "is it " * 60]}.items():
+    for name, values in {"glance": [picture], "short": [picture, "is it?"], "long": [picture, "is it " * 60]}.items():
         path = tmp_path / f"{name}.png"
-        model = "vit" if name == "vit" else "vqa"
+        model = "glance" if name == "glance" else "asked"
         assert run("attend", model, *values, "--map", "encoder.0.self", "--png", path)[0] == 0
         drawn[name] = read(path)
-    lines = {"vit": 1, "short": 2, "long": 4}
+    lines = {"glance": 1, "short": 2, "long": 4}
     sheets = {name: pixels[16 + 26 * lines[name] :] for name, pixels in drawn.items()}
-    assert (sheets["vit"] == sheets["short"]).all() and (sheets["vit"] == sheets["long"]).all()
+    # To the model both questions are unknown words, of which it takes the mean.
+    assert (sheets["short"] == sheets["long"]).all() and sheets["glance"].shape == sheets["short"].shape
     heading = {name: pixels[16 : 16 + 26 * lines[name]] for name, pixels in drawn.items()}
     # The answer in each, and over it the question, of which three lines are kept.
     black = {name: (pixels.sum(axis=2) < 150).reshape(-1, 26, pixels.shape[1]) for name, pixels in heading.items()}

@@ -13,12 +13,11 @@ from bundle.v1 import bundle_pb2 as bpb
 from bundle.values import Array, Text
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
-from limelight.v1 import values_pb2 as vpb
 from tests.kit.bundles import parts
-from tests.kit.bundles.parts import CLASSES, EMBEDDING, LABELS, MOST_TOKENS, PAD, QUERY, VOCABULARY, ids_of, softmax
+from tests.kit.bundles.parts import CLASSES, EMBEDDING, LABELS, MOST_TOKENS, PAD, QUERY, ids_of, softmax
 
 
-def paper(repository: Path, name: str = "paper", *, version: int = 0) -> BundleFolder:
+def paper(repository: Path, name: str = "paper", *, max_sentences: int = 16, version: int = 0) -> BundleFolder:
     """Write the classifier of documents."""
     graph = parts.graph(
         """
@@ -50,14 +49,9 @@ agraph (int64[B, S, W] ids, bool[B, S, W] mask) => (float[B, 3] logits, float[B,
         query=QUERY,
         classes=CLASSES,
     )
-    ids = mpb.TensorDescription(
-        name="ids",
-        data_type=vpb.DATA_TYPE_INT64,
-        dimensions=[mpb.Dimension(name="sentence", maximum=16), mpb.Dimension(name="word", maximum=MOST_TOKENS)],
-        fill=PAD,
-        minimum=0,
-        maximum=VOCABULARY - 1,
-    )
+    ids = parts.ids_tensor("ids", "word", MOST_TOKENS)
+    ids.dimensions.insert(0, mpb.Dimension(name="sentence", maximum=max_sentences))
+    ids.fill = PAD
     bundle = parts.new_bundle(
         name,
         mpb.TASK_CLASSIFICATION,

@@ -10,7 +10,7 @@ from bundle.values import TensorValue
 from limelight.v1 import model_pb2 as mpb
 from limelight.v1 import values_pb2 as vpb
 from tests.kit.bundles import parts
-from tests.kit.bundles.parts import MOST_TOKENS, VOCABULARY
+from tests.kit.bundles.parts import MOST_TOKENS
 
 
 def noisy(repository: Path, name: str = "noisy", *, version: int = 0) -> BundleFolder:
@@ -28,13 +28,7 @@ agraph (int64[B, N] ids, float[B, C] gumbel, float[B, N] uniform, float[B, N] no
 }
 """
     )
-    ids = mpb.TensorDescription(
-        name="ids",
-        data_type=vpb.DATA_TYPE_INT64,
-        dimensions=[mpb.Dimension(name="token", maximum=MOST_TOKENS)],
-        minimum=0,
-        maximum=VOCABULARY - 1,
-    )
+    ids = parts.ids_tensor("ids", "token", MOST_TOKENS)
     tokens = mpb.InputDescription(name="ids", kind=mpb.INPUT_KIND_TENSOR, tensors=[ids])
     bundle = parts.new_bundle(name, mpb.TASK_CLASSIFICATION, tokens)
     axes = {"class": mpb.Dimension(name="class", size=3), "token": mpb.Dimension(name="token")}

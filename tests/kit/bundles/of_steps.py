@@ -49,10 +49,11 @@ def echo(
     max_new_tokens: int = MOST_NEW_TOKENS,
     endless: bool = False,
     lucky: bool = False,
+    written_target: bool = False,
     version: int = 0,
 ) -> BundleFolder:
     """Write the model that puts out words; an endless one never ends by itself, a lucky one adds noise to its scores,
-    a number a word and one a token of the source.
+    a number a word and one a token of the source. A target is sent as ids, or as a text.
     """
     luck = ", float[B, V] luck, float[B, N] chances" if lucky else ""
     encoder = parts.graph(
@@ -124,10 +125,11 @@ agraph (int64[B] token, int64[B] length, float[B, D] state, float[B, P, D] past,
     )
     bundle = parts.new_bundle(name, mpb.TASK_GENERATION, parts.text_input(MOST_TOKENS))
     description = bundle.description
-    target = description.inputs.add(name="target", kind=mpb.INPUT_KIND_TENSOR, optional=True).tensors.add(
-        name="target_ids", data_type=vpb.DATA_TYPE_INT64, minimum=0, maximum=VOCABULARY - 1
-    )
-    target.dimensions.add(name="target_token", maximum=MOST_TOKENS)
+    target = description.inputs.add(name="target", kind=mpb.INPUT_KIND_TENSOR, optional=True)
+    target.tensors.append(parts.ids_tensor("target_ids", "target_token", MOST_TOKENS))
+    if written_target:
+        target.kind = mpb.INPUT_KIND_TEXT
+        bundle.preprocessing.append(parts.tokenized("target", "target_ids"))
     description.outputs.append(
         parts.output("scores", mpb.Dimension(name="output"), mpb.Dimension(name="v", size=VOCABULARY))
     )

@@ -7,34 +7,39 @@ import numpy as np
 from bundle.maps import MapWeights
 from bundle.reader import BundleFolder
 from bundle.samples import Sample
-from bundle.values import Array, Text
+from bundle.values import Array, Instance, Pair, Text
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
 from tests.kit.bundles import parts
-from tests.kit.bundles.parts import CLASSES, EMBEDDING, LABELS, MOST_TOKENS, QUERY, WIDTH, ids_of, softmax
+from tests.kit.bundles.parts import (
+    CLASSES,
+    EMBEDDING,
+    LABELS,
+    MOST_TOKENS,
+    QUERY,
+    SELF,
+    SELF_SIZES,
+    TARGETS,
+    WIDTH,
+    ids_of,
+    self_layers,
+    softmax,
+)
 
 TINY_EXAMPLES = ("a", "the cat sat", "the dog ran far on a mat .")
 
 
-_SELF = """
-  qh{n} = Reshape({x}, heads)
-  q{n} = Transpose <perm = [0, 2, 1, 3]> (qh{n})
-  kt{n} = Transpose <perm = [0, 2, 3, 1]> (qh{n})
-  s{n} = MatMul(q{n}, kt{n})
-  scores{n} = Where(wide_mask, s{n}, low)
-  attention{n} = Softmax <axis = -1> (scores{n})
-  length{n} = ReduceL2 <keepdims = 0> (q{n}, last)
-  lengths{n} = Unsqueeze(length{n}, axis2)
-  norms{n} = Mul(attention{n}, lengths{n})
-  c{n} = MatMul(attention{n}, q{n})
-  t{n} = Transpose <perm = [0, 2, 1, 3]> (c{n})
-  r{n} = Reshape(t{n}, joined)
-  {y} = Add({x}, r{n})
-"""
-
-
-def tiny(repository: Path, name: str = "tiny", *, max_tokens: int = MOST_TOKENS, version: int = 0) -> BundleFolder:
-    """Write the classifier of texts."""
+def tiny(
+    repository: Path,
+    name: str = "tiny",
+    *,
+    max_tokens: int = MOST_TOKENS,
+    max_characters: int = 500,
+    pair: bool = False,
+    every_result: bool = False,
+    version: int = 0,
+) -> BundleFolder:
+    """Write the classifier of texts, or of two texts as one; or with results of other kinds and a full description."""
     of_layer = "float[B, 2, N, N] attention{0}, float[B, 2, N, N] scores{0}, float[B, 2, N, N] norms{0}"
     graph = parts.graph(
         f"""
@@ -44,8 +49,8 @@ agraph (int64[B, N] ids, bool[B, N] mask)
 {{
   x = Gather(embedding, ids)
   wide_mask = Unsqueeze(mask, axes12)
-  {_SELF.format(n=0, x="x", y="y")}
-  {_SELF.format(n=1, x="y", y="features")}
+  {SELF.format(n=0, x="x", y="y")}
+  {SELF.format(n=1, x="y", y="features")}
   ps = MatMul(features, query)
   flat = Squeeze(ps, axis2)
   pm = Where(mask, flat, low)
@@ -60,27 +65,26 @@ agraph (int64[B, N] ids, bool[B, N] mask)
         embedding=EMBEDDING,
         query=QUERY,
         classes=CLASSES,
-        heads=np.array([0, 0, 2, 2]),
-        joined=np.array([0, 0, 4]),
+        **SELF_SIZES,
         axes12=np.array([1, 2]),
     )
-    bundle = parts.new_bundle(name, mpb.TASK_CLASSIFICATION, parts.text_input(max_tokens))
+    taken = parts.text_input(max_tokens, "pair" if pair else "text")
+    bundle = parts.new_bundle(name, mpb.TASK_CLASSIFICATION, taken)
     description = bundle.description
+    if pair:
+        description.inputs[0].kind = mpb.INPUT_KIND_PAIR
     description.title = "A tiny text model"
-    description.limits.max_characters = 500
-    description.outputs.extend(
-        [
-            parts.output("logits", mpb.Dimension(name="class", size=3)),
-            parts.output("features", mpb.Dimension(name="token"), mpb.Dimension(name="feature", size=WIDTH)),
-            parts.output("tags", mpb.Dimension(name="token"), mpb.Dimension(name="class", size=3)),
-        ]
-    )
+    description.limits.max_characters = max_characters
+    token, of_class = mpb.Dimension(name="token"), mpb.Dimension(name="class", size=3)
+    description.outputs.append(parts.output("logits", of_class))
+    description.outputs.append(parts.output("features", token, mpb.Dimension(name="feature", size=WIDTH)))
+    description.outputs.append(parts.output("tags", token, of_class))
     classes = {"labels": LABELS, "activation": mpb.ACTIVATION_SOFTMAX}
     description.results.add(name="mood", classes=mpb.ClassesDescription(output="logits", **classes))
     description.results.add(name="words", classes=mpb.ClassesDescription(output="tags", label_set="tokens", **classes))
     description.label_sets.extend(
         [
-            parts.labels("tokens", apb.LABEL_KIND_TOKENS, input="text", tensor="ids", dimension="token"),
+            parts.labels("tokens", apb.LABEL_KIND_TOKENS, input=taken.name, tensor="ids", dimension="token"),
             parts.labels("one", apb.LABEL_KIND_ONE),
             parts.labels("sides", apb.LABEL_KIND_HEADS, names=["left", "right"]),
         ]
@@ -98,29 +102,39 @@ agraph (int64[B, N] ids, bool[B, N] mask)
     parts.add_map(bundle, "pool", apb.MAP_KIND_POOL, "one", "tokens")
     parts.bind(bundle, "pool", "main", "pooled", "BATCH KEY")
     bundle.graphs.append(parts.onnx_graph("main", "model.onnx", "ids mask".split(), graph_outputs))
-    bundle.preprocessing.append(parts.tokenized("text"))
+    bundle.preprocessing.append(parts.tokenized(taken.name))
     bundle.tensors.add(tensor="ids", mask="mask")
-    return parts.write(
-        repository,
-        bundle,
-        {"model.onnx": graph},
-        [{"text": Text(each)} for each in TINY_EXAMPLES],
-        [tiny_answer(ids_of(each)) for each in TINY_EXAMPLES],
-        version,
+    shown = TINY_EXAMPLES[1:] if pair else TINY_EXAMPLES
+    examples: list[Instance] = [{taken.name: Pair(*each.split(" ", 1)) if pair else Text(each)} for each in shown]
+    samples = [tiny_answer(ids_of(each)) for each in shown]
+    if every_result:
+        _describe(description)
+        for each in samples:
+            each.outputs["pooled"] = each.maps["pool"].weights[0, 0]  # type: ignore[index]
+    return parts.write(repository, bundle, {"model.onnx": graph}, examples, samples, version)
+
+
+def _describe(description: mpb.ModelDescription) -> None:
+    """Take the scores of classes for numbers and a vector, and the pooled map for the ends of spans."""
+    description.outputs.append(parts.output("pooled", mpb.Dimension(name="token")))
+    targets = [*(mpb.Target(name=target, unit=unit) for target, unit in TARGETS), mpb.Target(name="height")]
+    spans = mpb.SpansDescription(start_output="pooled", end_output="pooled", label_set="tokens")
+    del description.results[0]
+    description.results.add(name="size", regression=mpb.RegressionDescription(output="logits", targets=targets))
+    description.results.add(name="place", spans=spans)
+    description.results.add(name="vector", embedding=mpb.EmbeddingDescription(output="logits"))
+    description.metrics.add(
+        name="accuracy", value=0.875, split="held-out", baseline=0.5, baseline_name="majority class", float32_value=0.9
     )
+    description.precision = mpb.PRECISION_INT8
+    description.taxonomy.scoring.append("scaled multiplicative")
+    description.citation.authors.append("Nobody")
+    description.citation.title, description.citation.year = "Reports", 2021
 
 
 def tiny_layers(ids: Array) -> tuple[Array, list[dict[str, Array]]]:
     """Give the classifier's features, and each layer's weights, scores and norms."""
-    x, layers = EMBEDDING[ids].astype(np.float64), []
-    for _ in range(2):
-        heads = x.reshape(len(ids), 2, 2).transpose(1, 0, 2)
-        scores = heads @ heads.transpose(0, 2, 1)
-        weights = softmax(scores)
-        norms = weights * np.linalg.norm(heads, axis=-1)[:, np.newaxis]
-        x = x + (weights @ heads).transpose(1, 0, 2).reshape(len(ids), WIDTH)
-        layers.append({"attention": weights, "scores": scores, "norms": norms})
-    return x, layers
+    return self_layers(EMBEDDING[ids])
 
 
 def tiny_answer(ids: Array) -> Sample:

@@ -29,29 +29,13 @@ WORDS = ("[PAD]", "[UNK]", "[BEGIN]", "[END]", "the", "cat", "sat", "on", "a", "
 
 
 PAD, BEGIN, END, FIRST_WORD = 0, 2, 3, 4
-
-
 VOCABULARY = len(WORDS)
-
-
 WIDTH = 4
-
-
 MOST_TOKENS = 32
-
-
 MOST_NEW_TOKENS = 12
-
-
 LABELS = ("calm", "lively", "neither")
-
-
 TARGETS = (("width", "px"), ("weight", ""))
-
-
 NEVER = -1e9
-
-
 LOWEST = np.finfo(np.float32).min
 
 
@@ -63,24 +47,12 @@ def drawn(random: np.random.Generator, *shape: int, scale: float = 1.0) -> Float
 
 
 _ANY = np.random.default_rng(7)
-
-
 EMBEDDING = drawn(_ANY, VOCABULARY, WIDTH)
-
-
 QUERY, CLASSES = drawn(_ANY, WIDTH, 1), drawn(_ANY, WIDTH, len(LABELS))
-
-
 NUMBERS = drawn(_ANY, WIDTH, len(TARGETS))
-
-
 OF_SOURCE, OF_TARGET = drawn(_ANY, WIDTH, 2), drawn(_ANY, WIDTH, 2)
-
-
 # With these some sequences end by themselves and some do not.
 _APT = np.random.default_rng(878)
-
-
 CARRY, MIX, CHOICES = drawn(_APT, WIDTH, WIDTH), drawn(_APT, WIDTH, WIDTH), drawn(_APT, WIDTH, VOCABULARY, scale=2.0)
 
 
@@ -90,6 +62,40 @@ def softmax(scores: Array, mask: Array | None = None) -> Array:
     scores = np.where(mask, scores, -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+# Self attention of two heads: the weights, scores and norms of layer {n}, and {y}, what it makes of {x}.
+SELF = """
+  qh{n} = Reshape({x}, heads)
+  q{n} = Transpose <perm = [0, 2, 1, 3]> (qh{n})
+  kt{n} = Transpose <perm = [0, 2, 3, 1]> (qh{n})
+  s{n} = MatMul(q{n}, kt{n})
+  scores{n} = Where(wide_mask, s{n}, low)
+  attention{n} = Softmax <axis = -1> (scores{n})
+  length{n} = ReduceL2 <keepdims = 0> (q{n}, last)
+  lengths{n} = Unsqueeze(length{n}, axis2)
+  norms{n} = Mul(attention{n}, lengths{n})
+  c{n} = MatMul(attention{n}, q{n})
+  t{n} = Transpose <perm = [0, 2, 1, 3]> (c{n})
+  r{n} = Reshape(t{n}, joined)
+  {y} = Add({x}, r{n})
+"""
+
+
+SELF_SIZES = {"heads": np.array([0, 0, 2, 2]), "joined": np.array([0, 0, 4])}
+
+
+def self_layers(x: Array) -> tuple[Array, list[dict[str, Array]]]:
+    """Give what two layers of self attention make of [entry, WIDTH], and each layer's weights, scores and norms."""
+    x, layers = x.astype(np.float64), []
+    for _ in range(2):
+        heads = x.reshape(len(x), 2, 2).transpose(1, 0, 2)
+        scores = heads @ heads.transpose(0, 2, 1)
+        weights = softmax(scores)
+        norms = weights * np.linalg.norm(heads, axis=-1)[:, np.newaxis]
+        x = x + (weights @ heads).transpose(1, 0, 2).reshape(len(x), WIDTH)
+        layers.append({"attention": weights, "scores": scores, "norms": norms})
+    return x, layers
 
 
 def ids_of(words: str) -> NDArray[np.int64]:
@@ -162,19 +168,23 @@ def add_references(folder: BundleFolder) -> None:
     (folder.path / BUNDLE_FILE).write_text(json_format.MessageToJson(bundle), encoding="utf-8")
 
 
-def text_input(max_tokens: int) -> mpb.InputDescription:
-    ids = mpb.TensorDescription(
-        name="ids",
+def ids_tensor(name: str, dimension: str, maximum: int) -> mpb.TensorDescription:
+    return mpb.TensorDescription(
+        name=name,
         data_type=vpb.DATA_TYPE_INT64,
-        dimensions=[mpb.Dimension(name="token", maximum=max_tokens)],
+        dimensions=[mpb.Dimension(name=dimension, maximum=maximum)],
         minimum=0,
         maximum=VOCABULARY - 1,
     )
-    return mpb.InputDescription(name="text", kind=mpb.INPUT_KIND_TEXT, tensors=[ids])
 
 
-def tokenized(name: str) -> bpb.Preprocessing:
-    step = bpb.Tokenize(tokenizer="tokenizer.json", tensor="ids")
+def text_input(max_tokens: int, name: str = "text") -> mpb.InputDescription:
+    ids = ids_tensor("ids", "token", max_tokens)
+    return mpb.InputDescription(name=name, kind=mpb.INPUT_KIND_TEXT, tensors=[ids])
+
+
+def tokenized(name: str, tensor: str = "ids") -> bpb.Preprocessing:
+    step = bpb.Tokenize(tokenizer="tokenizer.json", tensor=tensor)
     return bpb.Preprocessing(input=name, steps=[bpb.PreprocessingStep(tokenize=step)])
 
 

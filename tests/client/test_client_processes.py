@@ -20,7 +20,7 @@ EVENTS = 2 + len(served.echo().token_ids)
 
 
 def asked(target: str) -> Any:
-    """What another process gets: an answer, which travels back to this one."""
+    """The work of another process: an answer, which travels back to this one."""
     with limelight.Client(target, timeout=20) as client:
         return client.attend("tiny", TEXT)
 

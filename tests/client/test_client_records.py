@@ -1,4 +1,4 @@
-"""What the client gives can be copied, pickled, taken apart, compared, and is an array only where that is clear."""
+"""Records of the client can be copied, pickled, taken apart, compared, and are arrays only where that is clear."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""What a client proves, and what it keeps to itself."""
+"""Proofs of a client, and secrets that it keeps."""
 
 import asyncio
 import traceback

@@ -1,4 +1,4 @@
-"""What Python values become on the wire."""
+"""Python values on the wire."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a person at a terminal does and sees."""
+"""A person at a terminal."""
 
 import os
 import pty
@@ -20,7 +20,7 @@ sys.exit(main())
 
 
 def in_terminal(*arguments: str, **variables: str) -> str:
-    """What a person sees: the command's output when it is a terminal. variables: of the environment."""
+    """The command's output on a terminal. variables: of the environment."""
     leader, follower = pty.openpty()
     environment = os.environ | {
         "TERM": "xterm-256color",

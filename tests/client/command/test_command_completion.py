@@ -30,7 +30,7 @@ def environment(program: Path) -> dict[str, str]:
 
 
 def completed(program: Path, *lines: str) -> list[list[str]]:
-    """What bash offers behind each line."""
+    """Completions of bash for each line."""
     script = [f'eval "$({program} completion bash)"', "complete -p limelight > /dev/null"]
     for line in lines:
         words = " ".join(f'"{word}"' for word in line.split(" "))

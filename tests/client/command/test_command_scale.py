@@ -71,7 +71,7 @@ def test_stronger_colours_are_further_from_the_background(monkeypatch: pytest.Mo
 
 
 def luminance(palette: Palette, strength: float, system: ColorSystem) -> float:
-    """How bright a word of a strength is on a terminal with these colours; 0 is black."""
+    """Brightness of a word of a strength on a terminal with these colours; 0 is black."""
     background = palette.word(strength).bgcolor
     assert background is not None
     red, green, blue = background.downgrade(system).get_truecolor()

@@ -1,4 +1,4 @@
-"""How maps that no small server has are laid out for people and programs."""
+"""Layout of maps that no small server has, for people and programs."""
 
 from typing import Any
 

@@ -62,6 +62,15 @@ def test_a_package_imports_only_what_its_arrow_allows(package: str) -> None:
     assert not wrong
 
 
+def test_docstrings_can_be_encoded() -> None:
+    """From 3.13 on, Python encodes them when it compiles a module: a lone surrogate would make it no module."""
+    texts = (path.read_text(encoding="utf-8") for folder in FOLDERS.values() for path in folder.rglob("*.py"))
+    for text in (each for each in texts if r"\ud" in each.lower()):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                (ast.get_docstring(node, clean=False) or "").encode()
+
+
 @pytest.mark.parametrize("folder", TOOLS)
 def test_tools_stand_on_the_product_and_on_each_other_in_one_direction(folder: str) -> None:
     wrong = [

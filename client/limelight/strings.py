@@ -1,6 +1,6 @@
 """Validation of strings: the protocol's are UTF-8, and not every Python string can be encoded.
 
-A lone surrogate is not a character. It comes from JSON (`"\ud83d"`), from texts that were cut in UTF-16, and from
+A lone surrogate is not a character. It comes from JSON (`"\\ud83d"`), from texts that were cut in UTF-16, and from
 command-line arguments and file names that are not UTF-8.
 """
 

@@ -204,6 +204,8 @@ def _one_line_errors(path: Path) -> Iterator[None]:
         raise CommandError(f"this needs {error.name}, which is not installed: {installing.extra('serve')}") from error
     except LimelightError as error:
         raise CommandError(error.message) from error
+    except UnicodeDecodeError as error:  # of the only text that is read here
+        raise CommandError(f"the file of --labels is not UTF-8: {error}") from error
     except OSError as error:
         raise CommandError(f"{error.filename or path}: {error.strerror or error}") from error
 

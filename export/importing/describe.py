@@ -44,8 +44,11 @@ def card_of_inputs(card: cards.Card) -> ImportedCard:
     """Return the part of a card that is known before the model has run: its inputs.
 
     Raises:
-        ExportError: names the input that is wrong, and why.
+        ExportError: names the input that is wrong, and why, or what is no map.
     """
+    for name, stated in card.maps.items():
+        if not isinstance(stated, cards.Map):
+            raise ExportError(f"the card's map {name!r} is {stated!r}; it is a Map")
     inputs = imported_inputs(card)
     made = Card(
         description=model_pb2.ModelDescription(name=card.name, inputs=[each.describe() for each in inputs]),

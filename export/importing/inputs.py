@@ -224,6 +224,8 @@ def _tensor(name: str, stated: cards.Tensor) -> ImportedInput:
         raise ExportError(f"{where} has a largest size of {unknown[0]!r}, which is not one of its axes")
     if fixed := [axis for axis in stated.largest if stated.axes[axis]]:
         raise ExportError(f"{where} has a largest size of {fixed[0]!r}, whose size is fixed")
+    if min(stated.axes.values(), default=0) < 0:
+        raise ExportError(f"{where} has an axis of a negative size; 0 stands for an axis that varies")
     if BATCH in stated.axes:
         raise ExportError(f"{where} has an axis {BATCH!r}; axes are those of one row, without the batch")
     varying = [axis for axis, size in stated.axes.items() if not size]

@@ -52,6 +52,8 @@ def imported_result(
         ExportError: its output is missing, ambiguous, or has another type or shape.
     """
     where = f"the card's result {name!r}"
+    if not isinstance(stated, cards.Result):
+        raise ExportError(f"{where} is {stated!r}; it is Classes, Numbers, an Embedding or Boxes")
     if not stated.output and len(free) != 1:
         raise ExportError(f"{where} must name its output: the model returns {listed(free)}")
     tensor = find_observed(observed, stated.output or free[0], where)
@@ -96,8 +98,6 @@ def imported_result(
                 boxes=stated.boxes,
                 threshold=stated.threshold,
             )
-        case _:
-            raise ExportError(f"{where} is {stated!r}; it is Classes, Numbers, an Embedding or Boxes")
     _check_axes(where, what, wanted, tensor)
     return made
 
@@ -127,7 +127,10 @@ def raw_output(tensor: Observed, inputs: Sequence[ImportedInput]) -> model_pb2.O
     try:
         data_type = data_type_of(np.empty(0, _stored(tensor.dtype)))
     except KeyError as error:
-        raise ExportError(f"the output {tensor.name!r} holds {tensor.dtype}, which no answer can hold") from error
+        held = "texts" if tensor.dtype == object else tensor.dtype
+        raise ExportError(
+            f"the output {tensor.name!r} holds {held}, which no answer can hold; leave it out of the card's outputs"
+        ) from error
     return model_pb2.OutputDescription(
         name=tensor.name,
         data_type=data_type,

@@ -150,7 +150,8 @@ class AnswerSizes:
         if size <= wanted.limit:
             return size
         if wanted.plan is None or predictions > wanted.limit:
-            advice = "send fewer instances, name fewer outputs, or set max_classes"
+            lower = "lower max_new_tokens or hypotheses" if self._schema.generates else "set max_classes"
+            advice = f"send fewer instances, name fewer outputs, or {lower}"
             raise TooLargeError(
                 "instances", f"need an answer of {size} bytes; at most {wanted.limit} are allowed: {advice}"
             )
@@ -158,6 +159,8 @@ class AnswerSizes:
         if len(rows) * len(wanted.plan.selected) <= _MOST_MEASURED:
             advice = fitting(self._schema.maps, wanted.attention, wanted.limit, measure)
         advice = advice or "send fewer instances, or name fewer maps"
+        if self._schema.generates:
+            advice += "; or lower max_new_tokens"
         raise TooLargeError(
             "attention", f"needs an answer of {size} bytes; at most {wanted.limit} are allowed: {advice}"
         )

@@ -1,6 +1,8 @@
 """`export_module`: any PyTorch module, with a card in plain Python."""
 
 import re
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from io import BytesIO
@@ -371,7 +373,7 @@ def test_a_card_that_does_not_fit_is_one_sentence(case: str, tmp_path: Path) -> 
     ("example", "sentence"),
     [
         (np.ones(4), r'examples\[1\].inputs\["frames"\].tensor.shape has 1 axes'),
-        ("words", r"examples\[1\]: could not convert string to float"),
+        ("words", r"examples\[1\]: words does not hold numbers of the type float32"),
         ({"frame": np.ones((3, 4))}, r'examples\[1\].inputs\["frame"\] is not an input of the model'),
     ],
 )
@@ -427,6 +429,77 @@ def test_attention_of_a_compiled_module_is_found_by_the_name_that_it_has_without
     for module in (Compiled(), torch.compile(Compiled())):
         folder = export_module(module, card=card, examples=[np.ones((3, SIZE))], repository=tmp_path)
         assert [each.name for each in folder.bundle.description.maps] == ["inner"]
+
+
+class Shared(nn.Module):
+    """One layer under several names, which keeps the weights of its last run, those of a training step too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.MultiheadAttention(4, 2, batch_first=True)] * 3)
+        self.kept: Tensor | None = None
+        self(torch.ones(1, 2, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x, self.kept = layer(x, x, x)
+        return x.mean(1)
+
+
+def test_a_layer_under_several_names_and_weights_kept_of_a_run(tmp_path: Path) -> None:
+    folder = export_module(Shared(), card=FRAMES, examples=[np.ones((3, 4))], repository=tmp_path)
+    names = [each.name for each in folder.bundle.description.maps]
+    assert names == ["layers.0", "layers.0.2", "layers.0.3"]
+
+
+class Locked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(1)
+
+
+class Few(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.topk(2, 1).values.mean(1)
+
+
+class Dropping(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(x, 0.5).mean(1)
+
+
+FRAMES = Card(
+    name="frames",
+    inputs={"x": export.Tensor(axes={"frame": 0, "feature": 4}, largest={"frame": 9})},
+    results={"vector": Embedding()},
+)
+
+
+@pytest.mark.parametrize(
+    ("module", "card", "example", "sentence"),
+    [
+        (Locked, FRAMES, None, "Locked cannot be copied to the CPU in float32: TypeError: cannot pickle"),
+        (Few, FRAMES, None, r"the module fails on inputs of the shapes \{'x': \[1, 1, 4\]\}: RuntimeError: selected"),
+        (Dropping, FRAMES, None, r"differently each time \('output'\): is dropout left on"),
+        (Few, replace(FRAMES, results={"vector": "output"}), None, "result 'vector' is 'output'; it is Classes"),
+        (Few, replace(FRAMES, maps={"m": "output"}), None, "map 'm' is 'output'; it is a Map"),
+        (Few, replace(FRAMES, inputs={"x": export.Tensor(axes={"frame": -1})}), None, "an axis of a negative size"),
+        (
+            lambda: nn.Embedding(3, 2),
+            replace(FRAMES, inputs={"input": export.Tensor(axes={}, dtype="int64", minimum=0, maximum=2)}),
+            0.5,
+            "0.5 is not a number of the type int64",
+        ),
+    ],
+)
+def test_what_a_module_or_a_card_cannot_have_is_one_sentence(
+    module: Callable[[], nn.Module], card: Card, example: Any, sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ExportError, match=sentence), warnings.catch_warnings(action="ignore"):
+        export_module(module(), card=card, examples=[example or np.ones((3, 4))], repository=tmp_path)
 
 
 class Mixing(nn.Module):

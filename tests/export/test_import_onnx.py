@@ -277,6 +277,27 @@ def test_samples_of_an_archive_and_what_they_must_give(folder: Path, capsys: pyt
     )
 
 
+def test_samples_that_cannot_be_read_are_one_sentence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ids, samples = np.array([[1, 2, 3]]), folder / "samples.npz"
+    for given, sentence in (
+        ({"ids": ids + 0.5}, "sample 0: 1.5 is not a number of the type int64"),
+        ({"ids": np.int64(1)}, "'ids' is one value; its first axis counts the samples"),
+        ({"ids": ids, "logits": np.array([["a", "b", "c"]])}, "'logits' of sample 0 holds <U1, not numbers"),
+    ):
+        np.savez(samples, **given)
+        assert run_import(folder, "--samples", str(samples)) == 1
+        assert sentence in capsys.readouterr().err
+    np.save(folder / "samples.npy", ids)
+    samples.write_bytes(b"")
+    for each in (folder / "samples.npy", samples):
+        assert run_import(folder, "--samples", str(each)) == 1
+        assert "the samples are not a readable .npz file" in capsys.readouterr().err
+    for ids_of_card in ("[[1, 2], [3]]", '["a"]', "[nan]", "[99999999999999999999]"):
+        (folder / "card.toml").write_text(f"{CARD}\n[[examples]]\nids = {ids_of_card}")
+        assert run_import(folder) == 1
+        assert "limelight: examples[0]: " in capsys.readouterr().err
+
+
 def test_weights_in_another_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def save(name: str) -> None:
         onnx.save(model(), folder / "reader.onnx", save_as_external_data=True, location=name, size_threshold=0)

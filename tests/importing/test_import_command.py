@@ -37,6 +37,12 @@ def test_a_refusal_is_one_line(arguments: list[str], message: str, capsys: pytes
     assert (captured.out, captured.err) == ("", f"limelight: {message}\n")
 
 
+def test_labels_that_are_no_text_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "labels").write_bytes(b"\xff")
+    assert main(["import", "hf", ".", "--repository", "build", "--labels", str(tmp_path / "labels")]) == 1
+    assert capsys.readouterr().err.startswith("limelight: the file of --labels is not UTF-8")
+
+
 def test_wrong_usage_names_the_command_that_explains_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", "tensorflow"]) == 2
     assert "limelight import --help" in capsys.readouterr().err

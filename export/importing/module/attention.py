@@ -52,7 +52,11 @@ def finding_attention(module: nn.Module, biased: set[str]) -> Iterator[FoundAtte
     found, path = FoundAttention(biased), _ModulePath()
     with ExitStack() as stack:
         stack.enter_context(torch.compiler.set_stance("force_eager"))
+        hooked = set()  # an export shows a submodule of several names as several, which share their hooks
         for name, each in module.named_modules():
+            if id(each._forward_hooks) in hooked:
+                continue
+            hooked.add(id(each._forward_hooks))
             entered = each.register_forward_pre_hook(path.entering(f".{name}".replace(_COMPILED, "")[1:]))
             left = each.register_forward_hook(path.leaving, always_call=True)
             stack.callback(entered.remove)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bundle.errors import BundleError
 from bundle.reader import BundleFolder
@@ -22,6 +22,7 @@ from export.importing import cards
 from export.importing.describe import card_of_inputs, complete_card
 from export.importing.maps import unnamed, with_found_maps
 from export.importing.module.network import ImportedModule
+from export.importing.numbers import as_numbers
 from export.importing.observed import Observed, listed
 from export.interface import max_sizes
 from export.pipeline import export_model
@@ -52,9 +53,8 @@ def export_module(
     interventions: bool,
 ) -> BundleFolder:
     """See `export.export_module`."""
-    module = copy.deepcopy(module).cpu().float().eval().requires_grad_(False)
     known = card_of_inputs(card)
-    network = ImportedModule(module, known)
+    network = ImportedModule(_copied(module), known)
     try:
         observed = _observe(network, known.card)
     except BundleError as error:  # the preprocessing that the card states is impossible
@@ -79,6 +79,20 @@ def export_module(
     )
 
 
+def _copied(module: nn.Module) -> nn.Module:
+    """Copy a module to the CPU, in float32 and evaluation mode."""
+    # Weights that a module kept of an earlier run are results, which cannot be copied as they are.
+    kept = (value for each in module.modules() for value in vars(each).values())
+    memo = {id(each): each.detach() for each in kept if isinstance(each, Tensor) and not each.is_leaf}
+    try:
+        return copy.deepcopy(module, memo).cpu().float().eval().requires_grad_(False)
+    except Exception as error:  # whatever a module holds
+        reason = " ".join(str(error).split())
+        raise ExportError(
+            f"{type(module).__name__} cannot be copied to the CPU in float32: {type(error).__name__}: {reason}"
+        ) from error
+
+
 def _warn_of_missing_maps(card: cards.Card, observed: Mapping[str, Observed]) -> None:
     """Warn of attention that becomes no map, and of a module in which none was found."""
     if left := unnamed(card, observed):
@@ -95,6 +109,12 @@ def _observe(network: ImportedModule, card: Card) -> dict[str, Observed]:
     one, other = ({**found, **returned} for returned, found in runs)
     if some := sorted(one.keys() ^ other.keys()):
         raise ExportError(f"the module returns {some[0]!r} at some sizes only")
+    for name, again in _run(network, card, first)[0].items():
+        if not np.allclose(one[name], again, rtol=1e-3, atol=1e-4, equal_nan=True):
+            raise ExportError(
+                f"the module answers the same input differently each time ({name!r}): is dropout left on, as by "
+                "F.dropout without training=self.training?"
+            )
     inner = runs[0][1]
     return {
         name: Observed(name, array.dtype, (array.shape, other[name].shape), sizes, name in inner)
@@ -104,18 +124,14 @@ def _observe(network: ImportedModule, card: Card) -> dict[str, Observed]:
 
 def _run(network: ImportedModule, card: Card, sizes: Mapping[str, int]) -> tuple[dict[str, Array], dict[str, Array]]:
     """Run a module on random rows, and return its results and the weights of its attention."""
-    rows = RandomInputs(card).rows(sizes)
-    tensors = to_tensors(collate_rows(card, rows))
+    tensors = to_tensors(collate_rows(card, RandomInputs(card).rows(sizes)))
+    with torch.no_grad():
+        returned, found = network.results(tensors)
     try:
-        with torch.no_grad():
-            returned, found = network.results(tensors)
-    except Exception as error:  # a module raises anything
-        shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
-        reason = " ".join(str(error).split())
-        raise ExportError(
-            f"the module fails on inputs of the shapes {shapes}: {type(error).__name__}: {reason}"
-        ) from error
-    return {name: each.numpy() for name, each in returned.items()}, {name: each.numpy() for name, each in found.items()}
+        outputs, inner = ({name: each.numpy() for name, each in tensors.items()} for tensors in (returned, found))
+    except RuntimeError as error:  # attention inside torch.vmap
+        raise ExportError(f"the module's tensors cannot be read: {' '.join(str(error).split())}") from error
+    return outputs, inner
 
 
 def _instance(card: cards.Card, example: Any, number: int) -> Instance:
@@ -136,10 +152,8 @@ def _value(stated: cards.Input | None, value: Any) -> Any:
     """Return a value as a caller would send it."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().numpy()
-    if isinstance(stated, cards.Tensor) and not isinstance(value, np.ndarray | Path):
-        return np.asarray(value, stated.dtype)
-    if isinstance(stated, cards.Tensor) and isinstance(value, np.ndarray):
-        return value.astype(stated.dtype)
+    if isinstance(stated, cards.Tensor) and not isinstance(value, Path):
+        return as_numbers(value, np.dtype(stated.dtype))
     if isinstance(stated, cards.Image) and hasattr(value, "save"):  # a picture of Pillow
         buffer = io.BytesIO()
         value.save(buffer, "PNG")

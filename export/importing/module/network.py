@@ -12,6 +12,8 @@ from export.importing.describe import ImportedCard
 from export.importing.inputs import ModelInput
 from export.importing.maps import MapSource
 from export.importing.module.attention import finding_attention
+from export.importing.observed import listed
+from models.attention.export_markers import is_marking
 from models.network import Answer, Network
 
 # The name of what a module returns as a single tensor.
@@ -40,10 +42,23 @@ class ImportedModule(Network):
         return network
 
     def results(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Call the module, and return the tensors that it returns, and the weights of its attention, by name."""
+        """Call the module, and return the tensors that it returns, and the weights of its attention, by name.
+
+        Raises:
+            ExportError: the module fails, and is not being exported.
+        """
         arguments = {name: _argument(self._inputs[name], tensor) for name, tensor in tensors.items()}
-        with finding_attention(self.module, self._biased) as found:
-            returned = dict(_flatten(self.module(**arguments), ""))
+        try:
+            with finding_attention(self.module, self._biased) as found:
+                returned = dict(_flatten(self.module(**arguments), ""))
+        except Exception as error:  # a module raises anything
+            if is_marking():
+                raise
+            shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+            reason = " ".join(str(error).split())
+            raise ExportError(
+                f"the module fails on inputs of the shapes {shapes}: {type(error).__name__}: {reason}"
+            ) from error
         return returned, {name: each for name, each in found.weights.items() if name not in returned}
 
     def forward(self, **tensors: Tensor) -> Answer:
@@ -65,7 +80,7 @@ def _check_arguments(module: nn.Module, inputs: Mapping[str, ModelInput]) -> Non
         if name not in named:
             raise ExportError(
                 f"the card's inputs state the argument {name!r}, which {type(module).__name__}.forward does not take; "
-                f"it takes {', '.join(map(repr, named))}"
+                f"it takes {listed(named)}"
             )
     for name, each in parameters.items():
         if each.default is inspect.Parameter.empty and name in named and name not in inputs:

@@ -1,6 +1,7 @@
 """Examples of an imported ONNX file: those of its card or of an .npz file, or inputs drawn at random."""
 
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from bundle.wire import DTYPES, instance_from_wire
 from export.errors import ExportError
 from export.execution.random_inputs import RandomInputs
 from export.importing import cards
+from export.importing.numbers import as_numbers
 from export.interface import BATCH, max_sizes
 from export.tracing.example_sizes import example_sizes
 from export.verification.comparison import Comparison
@@ -44,15 +46,17 @@ def read_npz(path: Path, card: cards.Card, described: Card) -> list[Example]:
         ExportError: the archive cannot be read, or names something else.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with np.load(path, allow_pickle=False) as archive:  # a TypeError for a single array
             arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile, KeyError) as error:
+    except (OSError, EOFError, TypeError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise ExportError(f"{path}: the samples are not a readable .npz file of arrays") from error
     samples: dict[int, dict[str, Array]] = {}
     for name, array in arrays.items():
         number, slash, rest = name.partition("/")
         if slash and number.isdigit():
             samples.setdefault(int(number), {})[rest] = array
+        elif not array.ndim:
+            raise ExportError(f"{path}: {name!r} is one value; its first axis counts the samples")
         else:
             for place, each in enumerate(array):
                 samples.setdefault(place, {})[name] = each
@@ -93,6 +97,8 @@ def check_given(examples: Sequence[Example], samples: Sequence[Sample], comparis
         for name, expected in example.outputs.items():
             is_map = name in sample.maps
             actual = sample.maps[name].weights if is_map else sample.outputs[name]
+            if expected.dtype.kind not in "biuf":
+                raise ExportError(f"{name!r} of sample {number} holds {expected.dtype}, not numbers")
             wanted = np.asarray(expected, actual.dtype)
             if problem := allowed.difference(name, actual, wanted, is_map=is_map):
                 raise ExportError(f"the file's answer to sample {number} differs from the given one: {problem}")
@@ -100,8 +106,8 @@ def check_given(examples: Sequence[Example], samples: Sequence[Sample], comparis
 
 def _instance(card: cards.Card, described: Card, values: Mapping[str, Any], folder: Path, field: str) -> Instance:
     types = {each.name: DTYPES[each.data_type] for each in tensor_descriptions(described.description.inputs)}
-    made = {name: _value(card.inputs.get(name), value, types.get(name), folder) for name, value in values.items()}
     try:
+        made = {name: _value(card.inputs.get(name), value, types.get(name), folder) for name, value in values.items()}
         return instance_from_wire(to_instance(made, field), field)
     except (InputError, TypeError, ValueError) as error:
         raise ExportError(f"{field}: {error}") from error
@@ -121,5 +127,5 @@ def _value(stated: cards.Input | None, value: Any, dtype: "np.dtype[Any] | None"
         case cards.Image() if isinstance(value, np.ndarray) and value.dtype == np.uint8:
             return Image(value)
     if isinstance(value, list | int | float | np.ndarray) and dtype is not None:
-        return np.asarray(value, dtype)
+        return as_numbers(value, dtype)
     return value

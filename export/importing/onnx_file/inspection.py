@@ -89,7 +89,7 @@ def inspect_onnx(path: Path) -> Inspection:
     card = replace(
         card,
         maps={names[each.name]: each.map for each in weights if each.map is not None},
-        outputs=[name for name in file.outputs if name not in found and _can_be_cut(observed[name])],
+        outputs=[name for name in file.outputs if name not in found and _can_be_sent(observed[name])],
     )
     return Inspection(
         file,
@@ -101,9 +101,9 @@ def inspect_onnx(path: Path) -> Inspection:
     )
 
 
-def _can_be_cut(tensor: Observed) -> bool:
-    """Tell whether every axis that varies follows one of an input."""
-    return all(isinstance(axis, int) or axis in tensor.sizes[0] for axis in tensor.axes)
+def _can_be_sent(tensor: Observed) -> bool:
+    """Tell whether it holds numbers, and every axis that varies follows one of an input."""
+    return tensor.dtype != object and all(isinstance(axis, int) or axis in tensor.sizes[0] for axis in tensor.axes)
 
 
 def _looks_like_attention(tensor: Observed, array: Array) -> bool:

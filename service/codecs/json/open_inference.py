@@ -179,18 +179,13 @@ class RestService:
         return function() if size < _LARGE else await self._core.on_thread(function, call)
 
 
-def error_body(failure: Failure) -> Any:
-    """Give the JSON of an error: this protocol's `error` is the message alone."""
-    return {"error": failure.message, **{name: each for name, each in failure.body().items() if name != "message"}}
-
-
 def _get(path: str, name: str, handle: Any) -> UnaryHttp:
-    return UnaryHttp("GET", path, SERVICE, name, error_body, handle=handle)
+    return UnaryHttp("GET", path, SERVICE, name, Failure.plain_body, handle=handle)
 
 
 def _post(path: str, name: str, handle: Any) -> UnaryHttp:
     # Triton's client states no media type.
-    return UnaryHttp("POST", path, SERVICE, name, error_body, (JSON, BYTES, ""), handle=handle)
+    return UnaryHttp("POST", path, SERVICE, name, Failure.plain_body, (JSON, BYTES, ""), handle=handle)
 
 
 def fields_of(message: Any) -> dict[str, Any]:

@@ -11,14 +11,16 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from limelight.v1 import service_pb2 as pb
 from limelight.v1 import values_pb2
 from limelight.version import version as installed
+from service.codecs.json.open_inference import LENGTH_HEADER as INFER_LENGTH_HEADER
 from service.codecs.json.v1 import LENGTH_HEADER
 from service.codecs.v1.service import SERVICE
-from service.frontend.http.exchange import TIMEOUT_HEADER
+from service.frontend.http.exchange import LONGEST_TIMEOUT, TIMEOUT_HEADER
 from service.frontend.http.methods import BYTES, EVENTS, JSON, EventsHttp, HttpMethod
 from service.frontend.transport.status import REQUEST_ID_KEY
 
 _PART = re.compile(r"\{(\w+):\w+\}")
 _SCHEMA = "#/components/schemas/"
+_SECONDS = {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_TIMEOUT}
 _INFINITE = ["NaN", "Infinity", "-Infinity"]
 _PARTS = {
     "name": "Name of the model.",
@@ -89,13 +91,13 @@ def _operation(method: HttpMethod, has_tokens: bool) -> dict[str, Any]:
         "parameters": [
             *({"name": each, "in": "path", "required": True, "description": _PARTS[each], "schema": {"type": "string"}}
               for each in names),
-            _header(TIMEOUT_HEADER, "Seconds that the caller waits.", {"type": "number", "exclusiveMinimum": 0}),
+            _header(TIMEOUT_HEADER, "Seconds that the caller waits.", _SECONDS),
             _header(REQUEST_ID_KEY, "Names the request in the log and in the answer.", {"type": "string"}),
         ],
         "responses": {"200": _answer(method), "default": _failed(method)},
     }  # fmt: skip
     if method.verb == "POST":
-        found["requestBody"] = {"required": True, "content": _request(method)}
+        found["requestBody"] = {"required": "Repository" not in method.name, "content": _request(method)}
     if has_tokens:
         found["security"] = [{"token": []}]
     return found
@@ -130,12 +132,13 @@ def _answer(method: HttpMethod) -> dict[str, Any]:
             f"Server-sent events: the data of each is a {method.name}Response, of the last of a failed stream an Error."
         )
         return {"description": events, "content": {EVENTS: {"schema": {"type": "string"}}}}
-    if method.service != SERVICE:
-        schema = _ref("InferResponse") if method.name == "ModelInfer" else {"type": "object"}
-        return found | {"content": {JSON: {"schema": schema}}}
-    schema = _ref(f"{method.name}Response")
+    if method.service != SERVICE and method.name != "ModelInfer":
+        kind = "array" if method.name == "RepositoryIndex" else "object"
+        return found | {"content": {JSON: {"schema": {"type": kind}}}}
+    name, header = ("Infer", INFER_LENGTH_HEADER) if method.service != SERVICE else (method.name, LENGTH_HEADER)
     length = {"description": "Bytes of the JSON before the bytes of tensors.", "schema": {"type": "integer"}}
-    return found | {"content": {JSON: {"schema": schema}, BYTES: {"schema": {}}}, "headers": {LENGTH_HEADER: length}}
+    content = {JSON: {"schema": _ref(f"{name}Response")}, BYTES: {"schema": {}}}
+    return found | {"content": content, "headers": {header: length}}
 
 
 def _failed(method: HttpMethod) -> dict[str, Any]:

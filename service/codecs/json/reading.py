@@ -6,6 +6,7 @@
 import base64
 import binascii
 import math
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ _MOST_MESSAGES = 100_000  # in one list
 MOST_VALUES = 1_000_000  # numbers, texts, lists and objects of one request: tens of bytes of memory for each
 _LONGEST = 64  # characters of a name that is repeated to its caller
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][-+]?[0-9]{1,4})?")
 _FLOAT32 = float(2**128 - 2**103)  # a number below has a finite nearest float32; the largest is written rounded up
 _LIMITS = {
     FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
@@ -159,6 +161,8 @@ def _integer(value: Any, least: int, most: int, path: str) -> int:
 def _float(value: Any, path: str, most: float) -> float:
     if isinstance(value, str) and value in _WORDS:
         return _WORDS[value]
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InputError(path, f"is {shown(value)}; it takes a number")
     if abs(value) >= most:
@@ -167,9 +171,10 @@ def _float(value: Any, path: str, most: float) -> float:
 
 
 def decoded(text: str, path: str) -> bytes:
-    """Decode base64, in the alphabet of URLs too. Raises: InputError."""
+    """Decode base64, in the alphabet of URLs and without padding too. Raises: InputError."""
+    padding = "" if text.endswith("=") else "=" * (-len(text) % 4)
     try:
-        return base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
+        return base64.b64decode(text.replace("-", "+").replace("_", "/") + padding, validate=True)
     except (binascii.Error, ValueError) as error:
         raise InputError(path, "is not base64, which bytes are sent in") from error
 

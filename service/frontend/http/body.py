@@ -36,7 +36,7 @@ class BodyReader:
             CallerLeftError: the caller left.
         """
         encoding = headers.get("content-encoding", "identity")
-        if encoding != "identity":
+        if encoding.lower() not in ("", "identity"):
             raise MediaTypeError("content-encoding", f"is {encoding[:32]}; send the request uncompressed")
         stated = headers.get("content-length", "")
         if stated.isdecimal() and int(stated) > self._largest:

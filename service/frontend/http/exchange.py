@@ -30,7 +30,7 @@ from service.observability.traces import Tracer
 from service.security.access import Access
 
 TIMEOUT_HEADER = "x-request-timeout"
-_LONGEST_TIMEOUT = 86_400.0  # seconds
+LONGEST_TIMEOUT = 86_400.0  # seconds
 _PIECE = 2**16  # bytes of an answer that are given to the transport at a time
 
 
@@ -250,8 +250,8 @@ def _deadline(headers: Headers) -> float | None:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not 0 < seconds <= _LONGEST_TIMEOUT:
-        raise InputError(TIMEOUT_HEADER, f"is {text[:32]!r}; it is a number of seconds up to {_LONGEST_TIMEOUT:g}")
+    if not 0 < seconds <= LONGEST_TIMEOUT:
+        raise InputError(TIMEOUT_HEADER, f"is {text[:32]!r}; it is a number of seconds up to {LONGEST_TIMEOUT:g}")
     return time.monotonic() + seconds
 
 

@@ -67,6 +67,10 @@ class Failure:
             "details": self.details,
         }
 
+    def plain_body(self) -> dict[str, Any]:
+        """Give the JSON of the Open Inference Protocol: the message alone as `error`, the rest beside it."""
+        return {"error": self.message, **{name: each for name, each in self.body().items() if name != "message"}}
+
 
 def failure_of(error: Exception, identity: str) -> Failure:
     """Give what a caller is told of an error; of one that nobody foresaw, only the request's id is told."""

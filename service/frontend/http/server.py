@@ -188,8 +188,8 @@ def _ready(is_ready: Callable[[], bool]) -> _Page:
     return answer
 
 
-async def _no_route(_: Request, error: Exception) -> Response:
-    """Answer a request whose path or verb is none of this server's."""
+async def _no_route(request: Request, error: Exception) -> Response:
+    """Answer a request whose path or verb is none of this server's, as the protocol of its path tells errors."""
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == 405:
@@ -197,7 +197,9 @@ async def _no_route(_: Request, error: Exception) -> Response:
     else:
         message = "there is no such path; /openapi.json lists those there are"
     code = grpc.StatusCode.UNIMPLEMENTED if error.status_code == 405 else grpc.StatusCode.NOT_FOUND
-    body = {"error": Failure(error.status_code, code, message, []).body()}
+    failure = Failure(error.status_code, code, message, [])
+    is_v2 = request.url.path.startswith("/v2/")
+    body = failure.plain_body() if is_v2 else {"error": failure.body()}
     return Response(orjson.dumps(body), error.status_code, headers, JSON)
 
 

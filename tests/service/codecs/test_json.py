@@ -1,5 +1,6 @@
 """Messages as JSON: what is written is read back, and both agree with protobuf's own implementation."""
 
+import base64
 import math
 from typing import Any
 
@@ -82,6 +83,15 @@ ANY = st.sampled_from(KINDS).flatmap(messages)
 def test_every_message_of_proto3_json_is_read(message: Message, original: bool) -> None:
     value = json_format.MessageToDict(message, preserving_proto_field_name=original)
     assert read_message(type(message), value) == message
+
+
+@given(data=st.binary(max_size=8), number=st.floats(0, 2.0**99, width=32))
+def test_bytes_without_padding_and_numbers_as_texts_are_read(data: bytes, number: float) -> None:
+    unpadded = base64.urlsafe_b64encode(data).decode().rstrip("=")
+    assert read_message(values_pb2.Value, {"image": unpadded}).image == data
+    for text in (repr(number), f"{number:e}"):
+        found = read_message(service_pb2.GenerationOptions, {"temperature": text})
+        assert found.temperature == pytest.approx(number, rel=1e-6, abs=1e-38)
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -78,7 +78,10 @@ def test_events_and_errors_are_as_it_says(running: Running, document: Any) -> No
     infer = {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["the cat"]}]}
     check(document, "InferRequest", infer)
     check(document, "InferResponse", call(running, "/v2/models/tiny/infer", infer).json)
-    check(document, "InferError", call(running, "/v2/models/tiny/infer", {}).json)
+    for path in ("/v2/models/tiny/infer", "/v2/models//infer", "/v2/models/stats"):  # the last takes another verb
+        check(document, "InferError", call(running, path, {}).json)
+    index = document["paths"]["/v2/repository/index"]["post"]["responses"]["200"]["content"]["application/json"]
+    Draft202012Validator(index["schema"]).validate(call(running, "/v2/repository/index", b"").json)
 
 
 def test_it_names_nothing_of_the_inside(document: Any) -> None:

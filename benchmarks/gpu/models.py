@@ -32,7 +32,7 @@ def make(folder: Path) -> Path:
         export_encoder(folder / HALVES, name + FLOAT16, config, precision="float16")
     decoders.make_repository(folder / GENERATING)
     export_encoder(folder / SMALL, "intervened", MODELS[TINY], interventions=True)
-    export_encoder(folder / SMALL, "int8", MODELS[TINY], precision="int8")
+    export_encoder(folder / SMALL, "int8", replace(small, layers=1), precision="int8")
     sizes = {"d_model": 32, "layers": 2, "heads": 2, "d_hidden": 64, "max_new_tokens": 8}
     decoders.make_repository(folder / SMALL, sizes, interventions=True)
     return folder

@@ -30,11 +30,11 @@ _DATA = Dataset(
 )
 
 
-def make_repository(folder: Path) -> Path:
+def make_repository(folder: Path, sizes: Mapping[str, int] = SIZES, *, interventions: bool = False) -> Path:
     """Export the missing models into `folder`; give the folder."""
     for name in MODELS:
         if not (folder / name / "1" / BUNDLE_FILE).is_file():
-            export_model(untrained(name), folder, version=1)
+            export_model(untrained(name, sizes), folder, version=1, interventions=interventions)
     return folder
 
 

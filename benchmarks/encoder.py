@@ -108,7 +108,13 @@ def make_repository(folder: Path) -> Path:
 
 
 def export_encoder(
-    folder: Path, name: str, config: EncoderConfig, *, version: int = 1, precision: str = "float32"
+    folder: Path,
+    name: str,
+    config: EncoderConfig,
+    *,
+    version: int = 1,
+    precision: str = "float32",
+    interventions: bool = False,
 ) -> Path:
     """Export a model into `folder` unless it is there; give the folder of that version."""
     made = folder / name / str(version)
@@ -118,5 +124,5 @@ def export_encoder(
         examples = tuple({"token_ids": TensorValue(torch.randint(1, VOCABULARY, (size,)).numpy())} for size in (5, 12))
         data = TrainingData(name="none", summary="Random weights.")
         trained = TrainedModel(model, card(model, name), examples, data, ())
-        export_model(trained, folder, version=version, precision=precision)
+        export_model(trained, folder, version=version, precision=precision, interventions=interventions)
     return made

@@ -91,13 +91,14 @@ def main() -> None:
 
 
 def keep(folder: Path) -> None:
-    """Write the record of the repository from the results of stages."""
+    """Write the record of the repository from the results of stages. Raises: ValueError where they differ in origin."""
     found = {
         name: json.loads((folder / f"{name}.json").read_text()) for name in STAGES if (folder / f"{name}.json").exists()
     }
-    first = next(iter(found.values()))
-    record = {key: first[key] for key in ("card", "machine", "commit")}
-    stages = {name: each["rows"] for name, each in found.items()}
+    record, *others = [{key: each[key] for key in ("card", "machine", "commit")} for each in found.values()]
+    if any(each != record for each in others):
+        raise ValueError(f"the stages are of several origins: {[record, *others]}")
+    stages = {name + (", ended by an error" if each["failed"] else ""): each["rows"] for name, each in found.items()}
     records.write(records.place("gpu", keep=True), record | {"stages": stages})
 
 

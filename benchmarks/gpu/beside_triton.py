@@ -10,7 +10,7 @@ from benchmarks.gpu.throughput import graph, messages
 from benchmarks.peers import kserve, triton
 from benchmarks.serving.inputs import ALL_MAPS, LENGTHS, PREDICT_IT, infer_requests, rows_of
 
-_CALLERS = (8, 32, 128, 512)
+_CALLERS = (8, 32, 128)
 _INSTANCES, _DELAYS = (1, 2), (0, 2)
 _MODELS = (PADDED, PACKED)
 

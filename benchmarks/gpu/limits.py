@@ -8,7 +8,7 @@ import grpc
 
 from benchmarks.demo_calls import DEMO, KINDS
 from benchmarks.gpu.models import PADDED
-from benchmarks.gpu.setup import Setup, load, start, used_bytes
+from benchmarks.gpu.setup import Setup, load, refusal, start, used_bytes
 from benchmarks.gpu.throughput import messages
 from benchmarks.load.generator import LoadError
 from benchmarks.process import Process
@@ -30,12 +30,13 @@ class Way:
     small: ms of a call of a small model of the demo, for one caller.
     long: answers a second of 16 callers with all maps of 256 tokens, of which some batches are too large where memory
     is limited; or how calls failed. memory: MiB of the GPU that the server takes, at the end.
+    A model that is refused has the reason in place of a number.
     """
 
     way: str
     p50: dict[str, float]
-    rate: float
-    small: float
+    rate: float | str
+    small: float | str
     long: float | str
     memory: float
 
@@ -49,19 +50,21 @@ def run(setup: Setup) -> Iterator[Way]:
             demo = setup.server(f"limits-demo-{name.replace(' ', '-')}", DEMO, "--frontends", "1", *flags)
             start(stack, [server, demo])
             method, request = KINDS["pictures"]
-            small = load(demo, method, [request(number) for number in range(16)], 1, setup.seconds)
+            small: float | str = refusal(demo, "digits")
+            small = small or load(demo, method, [request(number) for number in range(16)], 1, setup.seconds).p50
             kind = replace(PREDICT_IT, model=PADDED)
+            refused = refusal(server, PADDED)
             found = {
                 (callers, lengths): load(server, kind.method, messages(kind, lengths), callers, setup.seconds)
-                for lengths in ("32", "128")
+                for lengths in (() if refused else ("32", "128"))
                 for callers in _CALLERS
             }
-            long = _long(server, setup.seconds)
+            long = refused or _long(server, setup.seconds)
             yield Way(
                 way=name,
                 p50={f"{callers} × {lengths}": each.p50 for (callers, lengths), each in found.items()},
-                rate=found[_CALLERS[-1], "128"].rate,
-                small=small.p50,
+                rate=refused or found[_CALLERS[-1], "128"].rate,
+                small=small,
                 long=long,
                 memory=(used_bytes() - before) / 2**20,
             )

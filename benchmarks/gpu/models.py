@@ -10,28 +10,31 @@ from pathlib import Path
 from benchmarks.records import ROOT
 
 FOLDER = ROOT / "build" / "benchmarks-gpu"
-GENERATING = "generating"
+# Repositories: models that answer in one pass, in float32 and float16; decoders with caches; and small ones, of which
+# only the answers count.
+ENCODERS, HALVES, GENERATING, SMALL = "encoders", "float16", "generating", "small"
 FLOAT16 = "_float16"
 # As MiniLM, packed: padding is left out of everything but attention; the same padded; and of BERT's size, padded.
 PACKED, PADDED, BASE = "minilm_packed", "minilm", "bert_base"
 
 
 def make(folder: Path) -> Path:
-    """Export the missing models: encoders into `folder`, decoders with caches into its folder `generating`."""
+    """Export the missing models into repositories below `folder`."""
     from benchmarks import decoders
     from benchmarks.encoder import export_encoder
-    from benchmarks.encoder_sizes import EncoderConfig
+    from benchmarks.encoder_sizes import MODELS, TINY, EncoderConfig
 
     small = EncoderConfig(packs=False)
-    models = {
-        PACKED: replace(small, packs=True),
-        PADDED: small,
-        BASE: replace(small, layers=12, width=768, inner=3072),
-    }
-    for name, config in models.items():
-        export_encoder(folder / "encoders", name, config)
-        export_encoder(folder / "encoders", name + FLOAT16, config, precision="float16")
+    base = replace(small, layers=12, width=768, inner=3072)
+    for name, config in ((PACKED, replace(small, packs=True)), (PADDED, small), (BASE, base)):
+        export_encoder(folder / ENCODERS, name, config)
+    for name, config in ((PADDED, small), (BASE, base)):
+        export_encoder(folder / HALVES, name + FLOAT16, config, precision="float16")
     decoders.make_repository(folder / GENERATING)
+    export_encoder(folder / SMALL, "intervened", MODELS[TINY], interventions=True)
+    export_encoder(folder / SMALL, "int8", replace(small, layers=1), precision="int8")
+    sizes = {"d_model": 32, "layers": 2, "heads": 2, "d_hidden": 64, "max_new_tokens": 8}
+    decoders.make_repository(folder / SMALL, sizes, interventions=True)
     return folder
 
 

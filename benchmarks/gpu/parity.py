@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import limelight
 from benchmarks.demo_calls import DEMO
-from benchmarks.gpu.models import BASE, FLOAT16
+from benchmarks.gpu.models import BASE, ENCODERS, GENERATING, SMALL
 from benchmarks.gpu.setup import Setup, start
 from benchmarks.serving.runtime_alone import CPU, open_session
 from limelight.attended import Attended
@@ -50,8 +50,8 @@ class Parity:
 
 
 def run(setup: Setup) -> Iterator[Parity]:
-    """Compare the demo's models, encoders, and decoders with caches."""
-    repositories = {"demo": DEMO, "decoders": setup.decoders, "encoders": setup.encoders}
+    """Compare the demo's models, encoders, decoders with caches, and small models."""
+    repositories = {"demo": DEMO, **{name: setup.models / name for name in (ENCODERS, GENERATING, SMALL)}}
     repositories = {name: folder for name, folder in repositories.items() if folder.is_dir()}
     servers = {
         (name, provider): setup.server(f"parity-{name}-{provider}", folder, provider=provider)
@@ -64,12 +64,20 @@ def run(setup: Setup) -> Iterator[Parity]:
             ours = stack.enter_context(limelight.Client(servers[name, setup.provider].target, timeout=120))
             cpu = stack.enter_context(limelight.Client(servers[name, "cpu"].target, timeout=120))
             for status in sorted(ours.models(), key=lambda each: each.name):
-                if status.name.startswith(BASE) or status.name.endswith(FLOAT16):
-                    continue  # the one is slow on a CPU, the others are held to float32 when they are loaded
+                model = f"{name}/{status.name}"
+                if status.name == BASE:
+                    continue  # it is slow on a CPU
                 if status.state != "ready":
-                    yield Parity(status.name, refused=f"{status.state}: {status.reason}")
+                    yield Parity(model, refused=f"{status.state}: {status.reason}")
+                    continue
+                try:
+                    found, expected = (_answers(client, status.name) for client in (ours, cpu))
+                except limelight.Error as error:
+                    yield Parity(model, refused=str(error))
                 else:
-                    yield _compared(ours, cpu, status.name, left_to_cpu(folder / status.name, setup.provider))
+                    nodes = {each.name: dict(each.nodes) for each in ours.model(status.name).graphs}
+                    on_cpu = left_to_cpu(folder / status.name, setup.provider)
+                    yield _compared(model, found, expected, nodes, on_cpu)
 
 
 def left_to_cpu(model: Path, provider: str) -> Counter[str]:
@@ -82,19 +90,34 @@ def left_to_cpu(model: Path, provider: str) -> Counter[str]:
     return found
 
 
-def _compared(ours: limelight.Client, cpu: limelight.Client, name: str, on_cpu: Counter[str]) -> Parity:
-    model = ours.model(name)
+def _answers(client: limelight.Client, name: str) -> list[Attended]:
+    """Answer examples alone and in a batch; then a batch with a part of every map in float16, and with changed maps."""
+    model = client.model(name)
     rows = list(islice(cycle(model.examples), ROWS))
-    found = [ours.attend(name, row) for row in model.examples] + ours.attend(name, rows)
-    expected = [cpu.attend(name, row) for row in model.examples] + cpu.attend(name, rows)
+    found = [client.attend(name, row) for row in model.examples] + client.attend(name, rows)
+    found += client.attend(name, rows, heads=[-1], queries=[0], encoding="float16")
+    for each in model.maps:
+        if each.interventions:
+            for change in (limelight.scale_heads(each.name, {0: 0.5}), limelight.replace(each.name, "uniform")):
+                found += client.attend(name, rows, interventions=[change])
+    return found
+
+
+def _compared(
+    model: str,
+    found: Sequence[Attended],
+    expected: Sequence[Attended],
+    nodes: Mapping[str, Mapping[str, int]],
+    on_cpu: Mapping[str, int],
+) -> Parity:
     pairs = list(zip(found, expected, strict=True))
     return Parity(
-        model=name,
+        model=model,
         answers=len(pairs),
         outputs=max(_outputs(a, b) for a, b in pairs),
         maps=max(_maps(a, b) for a, b in pairs),
         same_texts=all(_tokens(a) == _tokens(b) for a, b in pairs),
-        nodes={each.name: dict(each.nodes) for each in model.graphs},
+        nodes=nodes,
         on_cpu=dict(on_cpu),
     )
 

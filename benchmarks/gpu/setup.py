@@ -10,8 +10,9 @@ from pathlib import Path
 
 import grpc
 
+import limelight
 from benchmarks.demo_calls import LIST
-from benchmarks.gpu.models import GENERATING
+from benchmarks.gpu.models import ENCODERS
 from benchmarks.load.generator import run_clean
 from benchmarks.load.plan import OK, Plan, percentile
 from benchmarks.process import Process, ServerProcess, cores
@@ -40,13 +41,8 @@ class Setup:
 
     @property
     def encoders(self) -> Path:
-        """The repository of models that answer in one pass."""
-        return self.models / "encoders"
-
-    @property
-    def decoders(self) -> Path:
-        """The repository of models that generate."""
-        return self.models / GENERATING
+        """The repository of models that answer in one pass, in float32."""
+        return self.models / ENCODERS
 
     def server(self, name: str, repository: Path, *flags: str, provider: str = "") -> ServerProcess:
         """Give a server, not started, with a log below `out`."""
@@ -83,6 +79,13 @@ def start(stack: ExitStack, servers: Sequence[Process]) -> None:
     with ThreadPoolExecutor(len(servers)) as pool:
         for future in [pool.submit(stack.enter_context, each) for each in servers]:
             future.result()
+
+
+def refusal(server: Process, model: str) -> str:
+    """Tell why a server does not serve a model; empty where it does."""
+    with limelight.Client(server.target) as client:
+        status = next(each for each in client.models() if each.name == model)
+    return "" if status.state == "ready" else f"{status.state}: {status.reason}"
 
 
 def load(server: Process, method: str, messages: Sequence[bytes], callers: int, seconds: float) -> Load:

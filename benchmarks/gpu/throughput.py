@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.gpu.models import BASE, FLOAT16, PACKED, PADDED
+from benchmarks.gpu.models import BASE, FLOAT16, HALVES, PACKED, PADDED
 from benchmarks.gpu.setup import Load, Setup, load, start
 from benchmarks.process import Process
 from benchmarks.serving.inputs import ALL_MAPS, LENGTHS, ONE_ROW, PREDICT_IT, CallKind, rows_of
@@ -45,9 +45,9 @@ class Served:
 def predict(setup: Setup) -> Iterator[Served]:
     """Give Predict at 128 tokens, by the number of frontends and callers."""
     with ExitStack() as stack:
-        servers = _servers(setup, stack, FRONTENDS)
+        servers = _servers(setup, stack, setup.encoders, FRONTENDS)
         for model in (BASE, PADDED):
-            yield from _alone(setup, model, "128")
+            yield from _alone(setup, setup.encoders / model, "128")
             for count, server in servers.items():
                 for callers in CALLERS if model == PADDED else (_MANY if count == FRONTENDS[-1] else (128,)):
                     yield _served(setup, server, count, replace(PREDICT_IT, model=model), "128", callers)
@@ -56,16 +56,15 @@ def predict(setup: Setup) -> Iterator[Served]:
 def kinds(setup: Setup) -> Iterator[Served]:
     """Give other lengths, one row, all maps and calls of many rows, through the most frontends."""
     with ExitStack() as stack:
-        servers = _servers(setup, stack, FRONTENDS[-1:])
-        ((count, server),) = servers.items()
-        yield from _alone(setup, PADDED, "128", maps=True)
+        ((count, server),) = _servers(setup, stack, setup.encoders, FRONTENDS[-1:]).items()
+        yield from _alone(setup, setup.encoders / PADDED, "128", maps=True)
         for kind in (PREDICT_IT, ONE_ROW, ALL_MAPS, HALF_MAPS):
             for callers in (8, 32, 128):
                 yield _served(setup, server, count, replace(kind, model=PADDED), "128", callers)
         for lengths in LENGTHS:
             for model in (PADDED, PACKED, BASE):
                 if lengths != "128" or model == PACKED:
-                    yield from _alone(setup, model, lengths)
+                    yield from _alone(setup, setup.encoders / model, lengths)
                     for callers in _MANY:
                         yield _served(setup, server, count, replace(PREDICT_IT, model=model), lengths, callers)
         for model in (PADDED, BASE):
@@ -76,18 +75,20 @@ def kinds(setup: Setup) -> Iterator[Served]:
 def precision(setup: Setup) -> Iterator[Served]:
     """Give float16 as `predict` gives float32."""
     with ExitStack() as stack:
-        servers = _servers(setup, stack, FRONTENDS[-1:])
-        ((count, server),) = servers.items()
+        halves = setup.models / HALVES
+        ((count, server),) = _servers(setup, stack, halves, FRONTENDS[-1:]).items()
         for model in (BASE + FLOAT16, PADDED + FLOAT16):
             for lengths in LENGTHS:
-                yield from _alone(setup, model, lengths)
+                yield from _alone(setup, halves / model, lengths)
                 for callers in _MANY if lengths == "128" else (128,):
                     yield _served(setup, server, count, replace(PREDICT_IT, model=model), lengths, callers)
             yield _served(setup, server, count, replace(PREDICT_IT, model=model), "128", 32, rows=_ROWS_A_CALL)
 
 
-def _servers(setup: Setup, stack: ExitStack, counts: Sequence[int]) -> Mapping[int, Process]:
-    servers = {count: setup.server(f"frontends-{count}", setup.encoders, "--frontends", str(count)) for count in counts}
+def _servers(setup: Setup, stack: ExitStack, models: Path, counts: Sequence[int]) -> Mapping[int, Process]:
+    servers = {
+        count: setup.server(f"{models.name}-frontends-{count}", models, "--frontends", str(count)) for count in counts
+    }
     start(stack, list(servers.values()))
     return servers
 
@@ -115,11 +116,11 @@ def _served(
     )
 
 
-def _alone(setup: Setup, model: str, lengths: str, *, maps: bool = False) -> Iterator[Served]:
+def _alone(setup: Setup, model: Path, lengths: str, *, maps: bool = False) -> Iterator[Served]:
     """Measure the runtime in each way."""
     for way in _WAYS_OF_MAPS if maps else _WAYS:
         ran = run_raw(
-            graph(setup.encoders / model),
+            graph(model),
             rows_of(lengths),
             replace(way, provider=setup.provider),
             setup.seconds,
@@ -127,7 +128,7 @@ def _alone(setup: Setup, model: str, lengths: str, *, maps: bool = False) -> Ite
         )
         name = (ALL_MAPS if maps else PREDICT_IT).name
         batch = f"{RUNTIME}, {way.workers} × {way.batch}"
-        yield Served(model, batch, name, lengths, way.callers, 1, ran.rate, ran.p50 * 1e3, 0.0, ran.cpu * 1e3)
+        yield Served(model.name, batch, name, lengths, way.callers, 1, ran.rate, ran.p50 * 1e3, 0.0, ran.cpu * 1e3)
 
 
 def graph(model: Path) -> Path:

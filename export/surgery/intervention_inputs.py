@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
+from export.surgery.optional_inputs import declare_optional_input
 
 _FLOAT = onnx.TensorProto.FLOAT
 
@@ -55,9 +56,6 @@ class Intervention:
 
 def declare_intervention(model: onnx.ModelProto, intervention: Intervention) -> None:
     """Add the inputs of a map's interventions, with their defaults, and their output to a graph."""
-    graph = model.graph
     for name, value in intervention.defaults.items():
-        axes = [f"{name}:{axis}" for axis in range(value.ndim)]
-        graph.input.append(helper.make_tensor_value_info(name, _FLOAT, axes))
-        graph.initializer.append(numpy_helper.from_array(value, name))  # an input with an initializer is optional
-    graph.output.append(helper.make_tensor_value_info(intervention.masked, _FLOAT, ["batch"]))
+        declare_optional_input(model, name, value, tuple(f"{name}:{axis}" for axis in range(value.ndim)))
+    model.graph.output.append(helper.make_tensor_value_info(intervention.masked, _FLOAT, ["batch"]))

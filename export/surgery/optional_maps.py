@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from export.interface import Axes
-from export.surgery.subgraphs import rename_reads
+from export.surgery.optional_inputs import declare_optional_input
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,6 @@ class OptionalMap:
 def declare_optional_map(model: onnx.ModelProto, optional_map: OptionalMap, axes: Axes) -> None:
     """Add the inputs of an optional map, with their defaults, and its outputs to a graph.
 
-    Each input is read by one node. On CUDA the runtime copies an initializer that nodes of both providers read, and
-    those of CUDA read the copy: they would get the default, whatever a caller gives.
-
     Args:
         axes: axes of the map, [batch, head, query, key].
     """
@@ -112,18 +109,8 @@ def declare_optional_map(model: onnx.ModelProto, optional_map: OptionalMap, axes
         (optional_map.heads, np.int64, (optional_map.heads,)),
         (optional_map.queries, np.int64, (optional_map.queries,)),
     ):
-        if not name:
-            continue
-        element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        model.graph.input.append(helper.make_tensor_value_info(name, element, shape))
-        # An input with an initializer is optional.
-        default = np.zeros([0] * len(shape), dtype)
-        model.graph.initializer.append(numpy_helper.from_array(default, name))
-        read = f"{name}:read"
-        rename_reads(model.graph, name, read)
-        # Of a value with itself: a node that no optimiser removes.
-        same = helper.make_node("Or" if dtype is np.bool_ else "Max", [name, name], [read], name=f"{name}:reader")
-        model.graph.node.insert(0, same)
+        if name:
+            declare_optional_input(model, name, np.zeros([0] * len(shape), dtype), shape)
     for name, sizes in (
         (optional_map.rows, (batch, optional_map.heads, optional_map.queries, key)),
         (optional_map.query, (batch, head, query, optional_map.head_size)),

@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 import torch
 
+from bundle.interventions import INTERVENED_GRAPH
 from bundle.reader import BundleFolder
 from bundle.values import Array
 from export.errors import ExportError
@@ -138,17 +139,25 @@ def test_a_graph_that_is_wrong_only_where_little_is_asked_for_is_refused(
         export_model(tiny.trained(tiny.LongReader(), tiny.long_reader_card()), tmp_path)
 
 
+def readers(file: Path) -> dict[str, int]:
+    """Count the nodes that read each optional input of a graph, those of subgraphs too.
+
+    On CUDA, ONNX Runtime gives the default of an input to some of its readers, where there are several.
+    """
+    graph = onnx.load(file).graph
+    optional = {each.name for each in graph.input} & {each.name for each in graph.initializer}
+    return {name: sum(name in node.input for node in all_nodes(graph)) for name in optional}
+
+
 def test_an_optional_input_is_read_by_one_node(exported: Exported) -> None:
-    """On CUDA, ONNX Runtime gives the default of an input to some of its readers, where there are several."""
-    graph = onnx.load(exported("long_reader")[1].file("model.onnx")).graph
-    defaults = {each.name for each in graph.input} & {each.name for each in graph.initializer}
-    assert len(defaults) == 8
-    assert {name: sum(name in node for node in reads(graph)) for name in defaults} == dict.fromkeys(defaults, 1)
+    found = readers(exported("long_reader")[1].file("model.onnx"))
+    assert len(found) == 8 and set(found.values()) == {1}
 
 
-def reads(graph: onnx.GraphProto) -> list[set[str]]:
-    """Give the names that each node reads, those of subgraphs too."""
-    return [set(node.input) for node in all_nodes(graph)]
+def test_an_input_that_changes_attention_is_read_by_one_node(tmp_path: Path) -> None:
+    folder = export_model(tiny.trained(tiny.Reader(), tiny.reader_card()), tmp_path, interventions=True)
+    found = readers(folder.file(next(each.file for each in folder.bundle.graphs if each.name == INTERVENED_GRAPH)))
+    assert found and set(found.values()) == {1}
 
 
 def test_a_device_is_given_what_is_asked_for(exported: Exported) -> None:

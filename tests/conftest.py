@@ -1,5 +1,6 @@
 """Shared fixtures: where the data sets are, and which tests need them."""
 
+import gc
 import logging
 import os
 import sys
@@ -36,6 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("data"):
             item.add_marker(pytest.mark.skip(reason="the data sets are not here; set LIMELIGHT_DATA"))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is imported by now out of every search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -74,7 +74,12 @@ def _tables(registry: Any) -> _Tables:
 
     known = frozenset(_decomp.get_onnx_implemented_overloads(registry))
     every: dict[Any, Callable[..., Any]] = _decomp.create_onnx_friendly_decomposition_table(set(known))
-    return _Tables(known, every, *exported_program._split_decomp_table_to_cia_and_python_decomp(dict(every)))
+    by_dispatcher, by_tracer = exported_program._split_decomp_table_to_cia_and_python_decomp(dict(every))
+    # The dispatcher decomposes most by itself as the table says: those are partial functions that ask it to.
+    own = {
+        each: decomposed for each, decomposed in by_dispatcher.items() if not isinstance(decomposed, functools.partial)
+    }
+    return _Tables(known, every, own, by_tracer)
 
 
 def _traced_parts(graphs: list[fx.GraphModule], tables: _Tables) -> dict[fx.Node, fx.Graph]:

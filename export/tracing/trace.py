@@ -85,13 +85,15 @@ def without_needless_work() -> Iterator[None]:
     The exporter parses 500 functions of its library again for each export. The cache of operators' results costs more
     than it saves where sizes are symbols. A collection searches a million objects, of which few are garbage. The pass
     that inserts casts computes every node's type and size again, which the node states. Decomposing runs the whole
-    program twice, for the few operators that ONNX lacks. Each rule of the optimiser is tried on every node, though its
-    pattern begins with one operator, and some search the whole graph first.
+    program twice, for the few operators that ONNX lacks. Every operator gets a stack trace and a description of its
+    memory, which graphs do not hold, and every program is compiled, which nobody runs.
     """
     if not torch.__version__.startswith(_KNOWN_TORCH):  # what is private there may be gone
         yield
         return
     from torch._dynamo import config as dynamo_config
+    from torch.fx import _lazy_graph_module, config
+    from torch.fx.experimental import proxy_tensor
     from torch.onnx._internal.exporter import _fx_passes
     from torch.onnx._internal.exporter._registration import ONNXRegistry
     from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter
@@ -99,35 +101,40 @@ def without_needless_work() -> Iterator[None]:
     from export.tracing.decomposition import decompose
 
     registry, collecting = _operator_registry(), gc.isenabled()
-    patched: Any = ONNXRegistry
-    from_torchlib = patched.__dict__["from_torchlib"]
-    patched.from_torchlib = classmethod(lambda cls, opset_version=OPSET: registry)
-    casts: Any = _TypePromotionInterpreter
-    run_node, casts.run_node = casts.run_node, _promote_node
-    passes: Any = _fx_passes
-    decompose_all, passes.decompose_with_registry = passes.decompose_with_registry, decompose
     gc.disable()
     try:
-        with dynamo_config.patch(fake_tensor_cache_enabled=False), _rules_tried_where_they_begin():
+        with (
+            dynamo_config.patch(fake_tensor_cache_enabled=False),
+            _lazy_graph_module._use_lazy_graph_module(True),
+            _replaced(config, "do_not_emit_stack_traces", True),
+            _replaced(proxy_tensor, "_extract_tensor_metadata", lambda value: None),
+            _replaced(ONNXRegistry, "from_torchlib", classmethod(lambda cls, opset_version=OPSET: registry)),
+            _replaced(_TypePromotionInterpreter, "run_node", _promote_node),
+            _replaced(_fx_passes, "decompose_with_registry", decompose),
+            _without_needless_optimising(),
+        ):
             yield
     finally:
-        patched.from_torchlib, casts.run_node = from_torchlib, run_node
-        passes.decompose_with_registry = decompose_all
         if collecting:
             gc.enable()
 
 
 @contextlib.contextmanager
-def _rules_tried_where_they_begin() -> Iterator[None]:
-    """Try a rule of onnxscript 0.7's optimiser on nodes of its first operator alone, until the context ends."""
+def _without_needless_optimising() -> Iterator[None]:
+    """Leave out work of onnxscript 0.7's optimiser that changes no graph, until the context ends.
+
+    Each rule is tried on every node, though its pattern begins with one operator, and some search the whole graph
+    first. Sizes are inferred that PyTorch stated.
+    """
     import onnxscript
+    from onnxscript.optimizer._constant_folding import FoldConstantsPass
     from onnxscript.rewriter import RewriteRule
 
     if not onnxscript.__version__.startswith(_KNOWN_ONNXSCRIPT):
         yield
         return
     rules: Any = RewriteRule
-    rewrite = rules.try_rewrite
+    rewrite, infer = rules.try_rewrite, FoldConstantsPass._do_inference
 
     def try_rewrite(rule: Any, model: Any, graph: Any, node: onnx_ir.Node, **options: Any) -> Any:
         begins = rule._target_pattern.output_nodes[0].op_identifier()
@@ -135,11 +142,23 @@ def _rules_tried_where_they_begin() -> Iterator[None]:
             return None
         return rewrite(rule, model, graph, node, **options)
 
-    rules.try_rewrite = try_rewrite
+    def infer_unknown(folding: Any, node: onnx_ir.Node) -> None:
+        if any(value.type is None or value.shape is None for value in node.outputs):
+            infer(folding, node)
+
+    with _replaced(rules, "try_rewrite", try_rewrite), _replaced(FoldConstantsPass, "_do_inference", infer_unknown):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Let a class or module have another attribute until the context ends."""
+    before = vars(owner)[name]
+    setattr(owner, name, value)
     try:
         yield
     finally:
-        rules.try_rewrite = rewrite
+        setattr(owner, name, before)
 
 
 def _promote_node(interpreter: Any, node: torch.fx.Node) -> Any:
@@ -200,14 +219,12 @@ def _dynamic_recurrent_layers() -> Iterator[None]:
             yield
         return
     register, aten = _patches._register_rnn_while_loop_decomposition, torch.ops.aten
-    strategies: Any = _capture_strategies
-    loops = strategies._patch_dynamic_shape_rnn_decompositions
-    strategies._patch_dynamic_shape_rnn_decompositions = contextlib.nullcontext
-    try:
-        with register(aten.lstm.input, _lstm_shapes), register(aten.gru.input, _gru_shapes):
-            yield
-    finally:
-        strategies._patch_dynamic_shape_rnn_decompositions = loops
+    with (
+        _replaced(_capture_strategies, "_patch_dynamic_shape_rnn_decompositions", contextlib.nullcontext),
+        register(aten.lstm.input, _lstm_shapes),
+        register(aten.gru.input, _gru_shapes),
+    ):
+        yield
 
 
 def _gru_shapes(

@@ -11,23 +11,34 @@ from pathlib import Path
 
 import pytest
 
+from limelight import cli
+
 _LIMELIGHT = Path(sys.executable).with_name("limelight")
 _SMALL = 16 * 1024  # bytes a file may have, fewer than weights need
 
 
-def limelight(*arguments: str | Path, limit: int | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command line, with files of at most so many bytes where that is wanted."""
-    before = None if limit is None else partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit))
-    return subprocess.run(
-        [_LIMELIGHT, *map(str, arguments)], capture_output=True, text=True, preexec_fn=before, check=False
-    )
+# Python cuts off what it compiles where there is no room for it, and says nothing: later processes fail.
+_ENVIRONMENT = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def told(done: subprocess.CompletedProcess[str]) -> str:
+def limelight(*arguments: str | Path) -> int:
+    """Run the command line here: to import PyTorch again takes longer than all that is done."""
+    return cli.main([str(each) for each in arguments])
+
+
+def limited(*arguments: str | Path) -> str:
+    """Run the command line with files of at most `_SMALL` bytes: what it says."""
+    before = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (_SMALL, _SMALL))
+    command: list[str | Path] = [_LIMELIGHT, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=before, env=_ENVIRONMENT, check=False)
+    return told(done.returncode, done.stderr)
+
+
+def told(status: int, errors: str) -> str:
     """The one line that says what went wrong."""
-    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
-    *_, last = done.stderr.strip().splitlines()
-    assert last.startswith("limelight: "), done.stderr
+    assert status == 1 and "Traceback" not in errors, errors
+    *_, last = errors.strip().splitlines()
+    assert last.startswith("limelight: "), errors
     return last
 
 
@@ -46,34 +57,38 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "films"
-    done = limelight("train", "han", "--data", data, "--out", out, "--epochs", "1")
-    assert done.returncode == 0, done.stderr
+    assert limelight("train", "han", "--data", data, "--out", out, "--epochs", "1") == 0
     return out
 
 
 def test_training_with_files_that_may_not_grow_says_so(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    said = told(limelight("train", "han", "--data", data, "--out", out, "--epochs", "1", limit=_SMALL))
+    said = limited("train", "han", "--data", data, "--out", out, "--epochs", "1")
     assert "weights.safetensors: cannot be written (File too large)" in said
     assert not left(tmp_path) and not (out / "weights.safetensors").exists()
 
 
 @pytest.mark.parametrize("below", ["file", "file/deeper"])
-def test_training_into_what_is_no_folder_says_so(data: Path, tmp_path: Path, below: str) -> None:
+def test_training_into_what_is_no_folder_says_so(
+    data: Path, tmp_path: Path, below: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
-    said = told(limelight("train", "han", "--data", data, "--out", tmp_path / below, "--epochs", "1"))
-    assert str(tmp_path / "file") in said
+    status = limelight("train", "han", "--data", data, "--out", tmp_path / below, "--epochs", "1")
+    assert str(tmp_path / "file") in told(status, capsys.readouterr().err)
 
 
 def test_an_export_with_files_that_may_not_grow_says_so(run: Path, tmp_path: Path) -> None:
-    said = told(limelight("export", run, "--repository", tmp_path / "models", limit=_SMALL))
+    said = limited("export", run, "--repository", tmp_path / "models")
     assert "File too large" in said and "cannot be written" in said
     assert not left(tmp_path) and not list(tmp_path.rglob("bundle.json"))
 
 
-def test_an_export_into_what_is_no_folder_says_so(run: Path, tmp_path: Path) -> None:
+def test_an_export_into_what_is_no_folder_says_so(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
-    assert "han/1 cannot be written" in told(limelight("export", run, "--repository", tmp_path / "file"))
+    status = limelight("export", run, "--repository", tmp_path / "file")
+    assert "han/1 cannot be written" in told(status, capsys.readouterr().err)
 
 
 def in_a_small_file_system(folder: Path, options: str, command: str) -> subprocess.CompletedProcess[str]:
@@ -84,9 +99,8 @@ def in_a_small_file_system(folder: Path, options: str, command: str) -> subproce
     mount = f"mount -t tmpfs -o {options} tmpfs {shlex.quote(str(folder))}"
     if subprocess.run([unshare, "-m", "sh", "-c", mount], capture_output=True, check=False).returncode:
         pytest.skip("no file system may be mounted here")
-    return subprocess.run(
-        [unshare, "-m", "sh", "-c", f"{mount} && {command}"], capture_output=True, text=True, check=False
-    )
+    whole = [unshare, "-m", "sh", "-c", f"{mount} && {command}"]
+    return subprocess.run(whole, capture_output=True, text=True, env=_ENVIRONMENT, check=False)
 
 
 @pytest.mark.parametrize(
@@ -101,5 +115,5 @@ def test_training_and_exporting_into_a_file_system_without_room_say_so(
         f"export {run} --repository {tmp_path}",
     ):
         done = in_a_small_file_system(tmp_path, options, f"{_LIMELIGHT} {command}{hidden}")
-        assert reason in told(done)
+        assert reason in told(done.returncode, done.stderr)
         assert str(tmp_path) not in done.stdout

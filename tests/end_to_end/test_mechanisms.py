@@ -4,10 +4,8 @@ All of them are served by one server from one repository. Weights are random: wh
 answers, not to be right.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import onnx
@@ -31,7 +29,6 @@ from tests.kit.small_texts import INSTANCES, texts
 from tests.served_mechanisms import SERVED
 
 pytestmark = pytest.mark.slow
-PROCESSES = 2
 SHARES = range(0, len(SERVED), MAX_MODELS_PER_TRACE)
 
 
@@ -57,28 +54,26 @@ class Exports:
     """A repository that fills, a share of the mechanisms at a time."""
 
     repository: Path
-    shares: Sequence[Future[None]]
+    models: dict[str, TrainedModel]
+    done: set[int] = field(default_factory=set)
+
+    def fill(self, share: int) -> None:
+        """Export a share as ever, but for tracing: models with the same inputs are traced together and cut apart."""
+        if share in self.done:
+            return
+        names = sorted(SERVED, key=lambda name: SERVED[name].task)[SHARES[share] :][:MAX_MODELS_PER_TRACE]
+        graphs = build_graphs_in_shared_traces(
+            {name: (self.models[name].model, self.models[name].card) for name in names}
+        )
+        for name in names:
+            export_model(self.models[name], self.repository, graphs=[graphs[name]])
+            open_in_float16(graphs[name].model)
+        self.done.add(share)
 
 
 @pytest.fixture(scope="module")
-def exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exports]:
-    repository = tmp_path_factory.mktemp("mechanisms")
-    # In processes of their own: tracing takes one core, and pytest would collect thousands of PyTorch's log lines.
-    names = sorted(SERVED, key=lambda name: SERVED[name].task)
-    with ProcessPoolExecutor(PROCESSES, get_context("spawn")) as exporters:
-        shares = [
-            exporters.submit(export_all, names[begin : begin + MAX_MODELS_PER_TRACE], repository) for begin in SHARES
-        ]
-        yield Exports(repository, shares)
-
-
-def export_all(names: list[str], repository: Path) -> None:
-    """Export models as ever, but for tracing: those with the same inputs are traced together and cut apart."""
-    models = {name: trained(name) for name in names}
-    graphs = build_graphs_in_shared_traces({name: (each.model, each.card) for name, each in models.items()})
-    for name, each in models.items():
-        export_model(each, repository, graphs=[graphs[name]])
-        open_in_float16(graphs[name].model)
+def exports(models: dict[str, TrainedModel], tmp_path_factory: pytest.TempPathFactory) -> Exports:
+    return Exports(tmp_path_factory.mktemp("mechanisms"), models)
 
 
 def open_in_float16(model: onnx.ModelProto) -> None:
@@ -91,13 +86,13 @@ def open_in_float16(model: onnx.ModelProto) -> None:
 @pytest.mark.parametrize("share", range(len(SHARES)))
 def test_a_share_of_the_mechanisms_is_exported(share: int, exports: Exports) -> None:
     """Each has a time limit of its own: on a busy machine all of them together take minutes."""
-    exports.shares[share].result()
+    exports.fill(share)
 
 
 @pytest.fixture(scope="module")
 def client(exports: Exports) -> Iterator[limelight.Client]:
-    for share in exports.shares:
-        share.result()
+    for share in range(len(SHARES)):
+        exports.fill(share)
     with (
         serving(exports.repository, lanes=2) as running,
         limelight.Client(running.server.address, timeout=60) as client,

@@ -7,9 +7,11 @@ import onnx_ir
 import onnxruntime
 import pytest
 import torch
+from onnxscript.optimizer._constant_folding import FoldConstantsPass
 from onnxscript.rewriter import RewriteRule
 from torch import Tensor, nn
 from torch.export import ExportedProgram
+from torch.fx.experimental import proxy_tensor
 from torch.onnx._internal.exporter import _fx_passes
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter
@@ -44,7 +46,8 @@ def test_an_output_may_have_the_name_of_what_is_inside() -> None:
 def test_an_export_that_fails_leaves_the_exporter_and_the_collector_as_they_were() -> None:
     def state() -> tuple[object, ...]:
         patched = ONNXRegistry.__dict__["from_torchlib"], _TypePromotionInterpreter.run_node
-        patched += _fx_passes.decompose_with_registry, RewriteRule.try_rewrite
+        patched += _fx_passes.decompose_with_registry, RewriteRule.try_rewrite, FoldConstantsPass._do_inference
+        patched += (proxy_tensor._extract_tensor_metadata,)
         return *patched, torch._dynamo.config.fake_tensor_cache_enabled, gc.isenabled()
 
     before = state()

@@ -18,6 +18,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 NAME = "pretend"
 _COPIES = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
+_SEVERAL = (list, tuple)
 
 
 class Pretended(Tensor):
@@ -96,12 +97,27 @@ class Pretend(TorchDispatchMode):
 
 def carried_out(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Compute on the CPU what a device would. Raises: RuntimeError where a device would."""
-    tensors: list[Tensor] = []
-    _mapped(tensors.append, (args, *kwargs.values()))
-    there = [each for each in tensors if isinstance(each, Pretended)]
+    there: dict[int, Tensor] = {}  # by what they hold: what is changed in place stays the same tensor
+    apart = False
+
+    def here(value: Any) -> Any:
+        nonlocal apart
+        if isinstance(value, Pretended):
+            there[id(value.here)] = value
+            return value.here
+        if isinstance(value, Tensor):
+            apart = apart or value.ndim > 0
+        return type(value)(map(here, value)) if isinstance(value, _SEVERAL) else value
+
+    def of_device(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            known = there.get(id(value))
+            return Pretended(value) if known is None else known
+        return type(value)(map(of_device, value)) if isinstance(value, _SEVERAL) else value
+
+    given, kwargs = [here(each) for each in args], {name: here(value) for name, value in kwargs.items()}
     device, generator = kwargs.get("device"), kwargs.get("generator")
     made_there = bool(there) if device is None else torch.device(device).type == NAME
-    apart = [each for each in tensors if each.ndim and not isinstance(each, Pretended)]
     if there and apart and operation not in _COPIES:
         raise RuntimeError(f"{operation}: tensors on {NAME} and on the CPU")
     if made_there and generator is not None:
@@ -110,24 +126,8 @@ def carried_out(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         made_there = isinstance(args[0], Pretended)
     if made_there and device is not None:
         kwargs["device"] = torch.device("cpu")
-    known = {id(each.here): each for each in there}  # what is changed in place stays the same tensor
-    if there:
-        args, kwargs = _mapped(_here, args), {name: _mapped(_here, value) for name, value in kwargs.items()}
-    found = operation(*args, **kwargs)
-    return (
-        _mapped(lambda each: known[id(each)] if id(each) in known else Pretended(each), found) if made_there else found
-    )
-
-
-def _mapped(change: Callable[[Tensor], Any], value: Any) -> Any:
-    """Change the tensors of what an operation takes or gives: PyTorch's own trees take longer than the operations."""
-    if isinstance(value, Tensor):
-        return change(value)
-    return type(value)(_mapped(change, each) for each in value) if isinstance(value, list | tuple) else value
-
-
-def _here(value: Tensor) -> Tensor:
-    return value.here if isinstance(value, Pretended) else value
+    found = operation(*given, **kwargs)
+    return of_device(found) if made_there else found
 
 
 def install() -> torch.device:

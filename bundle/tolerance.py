@@ -41,12 +41,12 @@ class Tolerances:
         return f"{name} differs by up to {float(np.abs(actual - expected).max()):.3g}"
 
     def rounded(self, name: str, weights: Array) -> Array:
-        """Round a map, float32 [..., key], by at most an eighth of what it may differ by: it takes fewer bytes then.
+        """Round a map, float32 [..., key], by at most a quarter of what it may differ by: it takes fewer bytes then.
 
         Impossible positions (the lowest score) stay what they are.
         """
         allowed = _allowed_in_map(self._tolerance(name), weights) if weights.size else weights
-        _, exponent = np.frexp(allowed / 4)
+        _, exponent = np.frexp(allowed / 2)
         step = np.ldexp(1.0, exponent - 1)  # a power of two, such that fractions end in zeros
         keep = (weights == np.finfo(weights.dtype).min) | (allowed == 0)
         result: Array = np.where(keep, weights, np.round(weights / step) * step).astype(weights.dtype)

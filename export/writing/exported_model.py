@@ -59,7 +59,7 @@ def write_exported(exported: ExportedModel, repository: Path, *, version: int = 
 
 
 def rounded_samples(exported: ExportedModel) -> list[Sample]:
-    """Round the maps of the samples by at most an eighth of their tolerance on a CPU, which is the strictest."""
+    """Round the maps of the samples by at most a quarter of their tolerance on a CPU, which is the strictest."""
     tolerances = Tolerances(exported.comparison.tolerances, "CPUExecutionProvider")
     return [
         replace(

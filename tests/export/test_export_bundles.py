@@ -103,8 +103,8 @@ def test_a_second_runtime_that_shares_nothing_with_the_first_agrees(name: str, e
             if output in sample.outputs:
                 np.testing.assert_allclose(array[0], sample.outputs[output], rtol=1e-4, atol=1e-5)
                 continue
-            expected = sample.maps[output].weights  # rounded, by an eighth of its tolerance
-            np.testing.assert_allclose(array[array != 0], expected[expected != 0], rtol=1e-4, atol=2e-4)
+            expected = sample.maps[output].weights  # rounded, by a quarter of its tolerance
+            np.testing.assert_allclose(array[array != 0], expected[expected != 0], rtol=1e-4, atol=3e-4)
 
 
 def test_a_generating_model_puts_out_its_samples_step_by_step(exported: Exported) -> None:

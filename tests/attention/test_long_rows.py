@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from export.tracing.trace import without_needless_work
 from models.attention import Attention, Context, masks
 from models.attention.align import (
     Align,
@@ -153,7 +154,7 @@ def test_exported_graphs_are_as_exact(tmp_path: Path) -> None:
     rows = Rows().eval()
     length, short = torch.export.Dim("length", min=2, max=10_000), torch.export.Dim("short", min=2, max=100)
     path = tmp_path / "rows.onnx"
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), without_needless_work():
         warnings.simplefilter("ignore")
         torch.onnx.export(
             rows, (peaked(50), gaps, bounds), path, dynamo=True, verbose=False,

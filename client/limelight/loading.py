@@ -162,8 +162,8 @@ def _conforms(value: Any, hint: Any) -> bool:
         return True
     if origin in (Union, UnionType):
         return any(_conforms(value, each) for each in arguments)
-    if origin is np.ndarray:
-        (element,) = get_args(arguments[1])
+    if origin in (np.ndarray, NDArray):  # from NumPy 2.5 on, an alias is its own origin
+        (element,) = arguments if origin is NDArray else get_args(arguments[1])
         return isinstance(value, np.ndarray) and (element is Any or value.dtype.kind == np.dtype(element).kind)
     if origin is tuple:
         if not isinstance(value, tuple):

@@ -77,13 +77,14 @@ class _Members:
         """Read an array, whose data must be as long as its header says."""
         if name not in self._infos:
             raise ValueError(f"member {name!r} is missing")
-        data = BytesIO(self._archive.read(self._infos[name]))
+        stored = self._archive.read(self._infos[name])
+        data = BytesIO(stored)
         if np.lib.format.read_magic(data) != (1, 0):
             raise ValueError(f"member {name!r} is not an array of format 1.0")
         shape, in_columns, dtype = np.lib.format.read_array_header_1_0(data)
         if dtype.hasobject or dtype.kind not in "biuf":
             raise ValueError(f"member {name!r} has elements of type {dtype}")
-        rest = data.getbuffer()[data.tell() :]
+        rest = memoryview(stored)[data.tell() :]
         if math.prod(shape) * dtype.itemsize != len(rest) or min(shape, default=0) < 0:
             raise ValueError(f"member {name!r} has {len(rest)} bytes for the shape {list(shape)} of {dtype}")
         array: NDArray[Any] = np.frombuffer(rest, dtype).reshape(shape, order="F" if in_columns else "C")
@@ -162,8 +163,8 @@ def _conforms(value: Any, hint: Any) -> bool:
         return True
     if origin in (Union, UnionType):
         return any(_conforms(value, each) for each in arguments)
-    if origin is np.ndarray:
-        (element,) = get_args(arguments[1])
+    if origin in (np.ndarray, NDArray):  # from NumPy 2.5 on, an alias is its own origin
+        (element,) = arguments if origin is NDArray else get_args(arguments[1])
         return isinstance(value, np.ndarray) and (element is Any or value.dtype.kind == np.dtype(element).kind)
     if origin is tuple:
         if not isinstance(value, tuple):

@@ -33,12 +33,16 @@ class TextStream:
         self._written = 0  # tokens before this index are in the text
         self._context = 0  # start of the last piece, on which decoding depends
 
-    def add(self, token_id: int) -> str:
-        """Return the text that a token adds; empty for a special token, or while a character is incomplete."""
+    def add(self, token_id: int, *, last: bool = False) -> str:
+        """Return the text that a token adds; empty for a special token, or while a character is incomplete.
+
+        Args:
+            last: no token follows, so that an incomplete character stays one (U+FFFD).
+        """
         self._token_ids.append(token_id)
         before = self._detokenizer.text(self._token_ids[self._context : self._written])
         now = self._detokenizer.text(self._token_ids[self._context :])
-        if len(now) <= len(before) or now.endswith("\ufffd"):
+        if len(now) <= len(before) or (now.endswith("\ufffd") and not last):
             return ""
         self._context, self._written = self._written, len(self._token_ids)
         return now[len(before) :]

@@ -158,9 +158,14 @@ def test_a_character_of_several_tokens_is_written_once_it_is_whole() -> None:
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     made.decoder = decoders.ByteLevel()
     text = "añ€𝄞"
-    stream = Detokenizer(made.to_str()).stream()
-    deltas = [stream.add(token) for token in made.encode(text).ids]
+    writer, token_ids = Detokenizer(made.to_str()), made.encode(text).ids
+    stream = writer.stream()
+    deltas = [stream.add(token) for token in token_ids]
     assert [delta for delta in deltas if delta] == list(text)
+    for length in range(1, len(token_ids) + 1):  # the last may end inside a character
+        stream = writer.stream()
+        cut = "".join(stream.add(token, last=place == length) for place, token in enumerate(token_ids[:length], 1))
+        assert cut == writer.text(token_ids[:length])
 
 
 def test_tokens_of_a_pair_state_their_words_one_text_behind_the_other() -> None:

@@ -16,7 +16,7 @@ from bundle.values import Array
 from service.engine.decoding.changes import RowAtStep
 from service.engine.decoding.decoder import Decoder, Prefilled
 from service.engine.decoding.kv_cache import GROWN, KVCache
-from service.engine.decoding.search import Floats, ForcedSearch, Hypothesis, Search, log_softmax
+from service.engine.decoding.search import Floats, ForcedSearch, Hypothesis, Search, SingleSearch, log_softmax
 from service.engine.decoding.trace import Trace
 from service.engine.jobs import CutError, Event, Job, RowEvent, failure
 from service.engine.model import PATIENCE
@@ -221,7 +221,8 @@ class DecodeBatch:
         if row.job.call.tell is not None and newest is not None and newest.length == step + 1:
             row.streamed = True
             maps = row.trace.step_maps(step, newest.place)
-            text, delta = decoder.detokenizer.token(newest.token), row.text.add(newest.token)
+            delta = row.text.add(newest.token, last=_is_last(row.search, newest))
+            text = decoder.detokenizer.token(newest.token)
             events.append(Step(step, newest.token, text, delta, newest.log_probability, maps))
         if not row.live:
             events.append(self._answer(row))
@@ -485,6 +486,13 @@ class Generation(Observed):
         yield batch.join(jobs, wide)
         while batch.rows:
             yield batch.step(wide)
+
+
+def _is_last(search: Search, hypothesis: Hypothesis) -> bool:
+    """Tell whether no text follows the hypothesis's newest token; one with a stop text is cut before it."""
+    if hypothesis.finish is not None:
+        return hypothesis.finish is not FinishReason.STOP
+    return isinstance(search, SingleSearch) and hypothesis.length >= search.ending.limit
 
 
 def is_over(job: Job, now: float) -> bool:

@@ -81,9 +81,9 @@ class SequenceDetokenizer:
 
     def _output_steps(self, sequence: Sequence) -> Labels:
         """Label the output steps: one token an entry, with its place in the sequence's text."""
-        stream, places = self._detokenizer.stream(), [0]
-        for token in sequence.token_ids:
-            places.append(min(places[-1] + len(stream.add(token)), len(sequence.text)))
+        stream, places, last = self._detokenizer.stream(), [0], len(sequence.token_ids)
+        for number, token in enumerate(sequence.token_ids, 1):
+            places.append(min(places[-1] + len(stream.add(token, last=number == last)), len(sequence.text)))
         texts, starts, ends = [], [], []
         special = list(map(self._special, sequence.token_ids))
         for token, stands_for_no_text, start, end in zip(sequence.token_ids, special, places, places[1:], strict=False):

@@ -104,6 +104,16 @@ def test_tokens_of_a_stream_have_their_maps_and_its_end_has_those_of_the_prompt(
     np.testing.assert_allclose(of_prompt["prompt.0.self"], whole["prompt.0.self"].weights, atol=1e-5)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_stream_adds_is_its_text_wherever_it_ends(client: limelight.Client, seed: int) -> None:
+    """Tokens of this tokenizer are bytes, so that most of these texts end inside a character."""
+    events = list(client.generate("small", {"text": "the cat"}, max_new_tokens=1 + seed, temperature=3.0, seed=seed))
+    end = events[-1]
+    assert isinstance(end, limelight.GenerationEnd)
+    added = "".join(each.delta for each in events if isinstance(each, limelight.GeneratedToken))
+    assert added == end.sequences[0].text
+
+
 def test_beams_and_selected_heads_of_a_prompt(client: limelight.Client) -> None:
     beams = Generation(strategy="beam", beams=3, max_new_tokens=4)
     answer = client.attend("small", {"text": TEXT}, maps="prompt.*", heads=[1], queries=[-1], generation=beams)

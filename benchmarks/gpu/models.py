@@ -10,8 +10,7 @@ from pathlib import Path
 from benchmarks.records import ROOT
 
 FOLDER = ROOT / "build" / "benchmarks-gpu"
-# Repositories: models that answer in one pass, in float32 and float16; decoders with caches; and small ones, of which
-# only the answers count.
+# Repositories: encoders in float32 and float16; decoders with caches; small models, of which only answers count.
 ENCODERS, HALVES, GENERATING, SMALL = "encoders", "float16", "generating", "small"
 FLOAT16 = "_float16"
 # As MiniLM, packed: padding is left out of everything but attention; the same padded; and of BERT's size, padded.

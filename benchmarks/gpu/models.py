@@ -25,9 +25,9 @@ def make(folder: Path) -> Path:
 
     small = EncoderConfig(packs=False)
     base = replace(small, layers=12, width=768, inner=3072)
-    for name, config in ((PACKED, replace(small, packs=True)), (PADDED, small), (BASE, base)):
-        export_encoder(folder / ENCODERS, name, config)
+    export_encoder(folder / ENCODERS, PACKED, replace(small, packs=True))
     for name, config in ((PADDED, small), (BASE, base)):
+        export_encoder(folder / ENCODERS, name, config)
         export_encoder(folder / HALVES, name + FLOAT16, config, precision="float16")
     decoders.make_repository(folder / GENERATING)
     export_encoder(folder / SMALL, "intervened", MODELS[TINY], interventions=True)

@@ -50,7 +50,7 @@ class Parity:
 
 
 def run(setup: Setup) -> Iterator[Parity]:
-    """Compare the demo's models, encoders, decoders with caches, and small models."""
+    """Compare the models of all repositories but float16."""
     repositories = {"demo": DEMO, **{name: setup.models / name for name in (ENCODERS, GENERATING, SMALL)}}
     repositories = {name: folder for name, folder in repositories.items() if folder.is_dir()}
     servers = {

@@ -60,9 +60,7 @@ def threads() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
 
 
-def test_an_arena_that_is_not_there_fails_no_run(
-    folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_arena_fails_no_run(folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Provider, "arena", "gpu:0")
     session = sessions.open_session(folders["tiny"], folders["tiny"].bundle.graphs[0], PROVIDER)
     session._short.set()

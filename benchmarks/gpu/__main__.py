@@ -98,7 +98,7 @@ def keep(folder: Path) -> None:
     record, *others = [{key: each[key] for key in ("card", "machine", "commit")} for each in found.values()]
     if any(each != record for each in others):
         raise ValueError(f"the stages are of several origins: {[record, *others]}")
-    stages = {name + (", ended by an error" if each["failed"] else ""): each["rows"] for name, each in found.items()}
+    stages = {name + (", ended early" if each["failed"] else ""): each["rows"] for name, each in found.items()}
     records.write(records.place("gpu", keep=True), record | {"stages": stages})
 
 

@@ -30,7 +30,7 @@ class Way:
     small: ms of a call of a small model of the demo, for one caller.
     long: answers a second of 16 callers with all maps of 256 tokens, of which some batches are too large where memory
     is limited; or how calls failed. memory: MiB of the GPU that the server takes, at the end.
-    A model that is refused has the reason in place of a number.
+    In place of a number: why a model is refused.
     """
 
     way: str

@@ -10,8 +10,7 @@ from pathlib import Path
 from benchmarks.records import ROOT
 
 FOLDER = ROOT / "build" / "benchmarks-gpu"
-# Repositories: models that answer in one pass, in float32 and float16; decoders with caches; and small ones, of which
-# only the answers count.
+# Repositories: encoders in float32 and float16; decoders with caches; small models, of which only answers count.
 ENCODERS, HALVES, GENERATING, SMALL = "encoders", "float16", "generating", "small"
 FLOAT16 = "_float16"
 # As MiniLM, packed: padding is left out of everything but attention; the same padded; and of BERT's size, padded.
@@ -26,9 +25,9 @@ def make(folder: Path) -> Path:
 
     small = EncoderConfig(packs=False)
     base = replace(small, layers=12, width=768, inner=3072)
-    for name, config in ((PACKED, replace(small, packs=True)), (PADDED, small), (BASE, base)):
-        export_encoder(folder / ENCODERS, name, config)
+    export_encoder(folder / ENCODERS, PACKED, replace(small, packs=True))
     for name, config in ((PADDED, small), (BASE, base)):
+        export_encoder(folder / ENCODERS, name, config)
         export_encoder(folder / HALVES, name + FLOAT16, config, precision="float16")
     decoders.make_repository(folder / GENERATING)
     export_encoder(folder / SMALL, "intervened", MODELS[TINY], interventions=True)

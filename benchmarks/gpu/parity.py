@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class Parity:
 
 
 def run(setup: Setup) -> Iterator[Parity]:
-    """Compare the demo's models, encoders, decoders with caches, and small models."""
+    """Compare the models of all repositories but float16."""
     repositories = {"demo": DEMO, **{name: setup.models / name for name in (ENCODERS, GENERATING, SMALL)}}
     repositories = {name: folder for name, folder in repositories.items() if folder.is_dir()}
     servers = {
@@ -77,7 +77,7 @@ def run(setup: Setup) -> Iterator[Parity]:
                 else:
                     nodes = {each.name: dict(each.nodes) for each in ours.model(status.name).graphs}
                     on_cpu = left_to_cpu(folder / status.name, setup.provider)
-                    yield _compared(model, found, expected, nodes, on_cpu)
+                    yield replace(_compared(model, found, expected), nodes=nodes, on_cpu=dict(on_cpu))
 
 
 def left_to_cpu(model: Path, provider: str) -> Counter[str]:
@@ -91,7 +91,7 @@ def left_to_cpu(model: Path, provider: str) -> Counter[str]:
 
 
 def _answers(client: limelight.Client, name: str) -> list[Attended]:
-    """Answer examples alone and in a batch; then a batch with a part of every map in float16, and with changed maps."""
+    """Answer examples alone and in a batch; then a batch with parts of maps in float16, and with changed maps."""
     model = client.model(name)
     rows = list(islice(cycle(model.examples), ROWS))
     found = [client.attend(name, row) for row in model.examples] + client.attend(name, rows)
@@ -103,13 +103,7 @@ def _answers(client: limelight.Client, name: str) -> list[Attended]:
     return found
 
 
-def _compared(
-    model: str,
-    found: Sequence[Attended],
-    expected: Sequence[Attended],
-    nodes: Mapping[str, Mapping[str, int]],
-    on_cpu: Mapping[str, int],
-) -> Parity:
+def _compared(model: str, found: Sequence[Attended], expected: Sequence[Attended]) -> Parity:
     pairs = list(zip(found, expected, strict=True))
     return Parity(
         model=model,
@@ -117,8 +111,6 @@ def _compared(
         outputs=max(_outputs(a, b) for a, b in pairs),
         maps=max(_maps(a, b) for a, b in pairs),
         same_texts=all(_tokens(a) == _tokens(b) for a, b in pairs),
-        nodes=nodes,
-        on_cpu=dict(on_cpu),
     )
 
 

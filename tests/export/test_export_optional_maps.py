@@ -140,10 +140,7 @@ def test_a_graph_that_is_wrong_only_where_little_is_asked_for_is_refused(
 
 
 def readers(file: Path) -> dict[str, int]:
-    """Count the nodes that read each optional input of a graph, those of subgraphs too.
-
-    On CUDA, ONNX Runtime gives the default of an input to some of its readers, where there are several.
-    """
+    """Count the nodes that read each optional input."""
     graph = onnx.load(file).graph
     optional = {each.name for each in graph.input} & {each.name for each in graph.initializer}
     return {name: sum(name in node.input for node in all_nodes(graph)) for name in optional}

@@ -147,10 +147,12 @@ class Session:
         Raises:
             InferenceError: the run failed; the runtime's message is in the log only, since it can quote paths.
             OverrunError: the run took longer than it may.
-            MemoryShortError: memory was too short; the next run gives back memory that its arena does not need.
+            MemoryShortError: memory was too short; before the next run, what its arena does not need is given back.
         """
-        short = self._short.is_set()
-        options = self._shrinking() if short else self._run_options()
+        if self._short.is_set():
+            self._short.clear()
+            self.shrink()
+        options = self._run_options()
         turn = _Turn(self._turn, options, self.limit.seconds)
         try:
             self._used.add(wide)
@@ -166,26 +168,21 @@ class Session:
                 self._short.set()
                 raise memory_short_error() from error
             raise InferenceError("the model failed on this input") from error
-        if short:
-            self._short.clear()
         self.limit.ended()
         return found
-
-    def _shrinking(self) -> Any:
-        options = self._run_options()
-        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", self._provider.arena)
-        return options
 
     def shrink(self) -> None:
         """Give back memory that the arenas have kept of the largest runs since the last time.
 
         An arena shrinks at the end of a run, by the regions of which nothing is in use: not even the outputs of
-        that run, which lies wherever a little room is left. So the run is stopped before it has begun.
+        that run, which lies wherever a little room is left. So the run is stopped before it has begun, and
+        may fail: a provider may have no such arena.
         """
         for wide in tuple(self._used):
             self._used.discard(wide)
             session = self._wide if wide else self._session
-            options = self._shrinking()
+            options = self._run_options()
+            options.add_run_config_entry("memory.enable_memory_arena_shrinkage", self._provider.arena)
             options.log_severity_level = 4
             options.terminate = True
             with contextlib.suppress(Exception), self._turn:  # that it was ended

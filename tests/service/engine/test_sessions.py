@@ -60,6 +60,14 @@ def threads() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
 
 
+def test_a_missing_arena_fails_no_run(folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Provider, "arena", "gpu:0")
+    session = sessions.open_session(folders["tiny"], folders["tiny"].bundle.graphs[0], PROVIDER)
+    session._short.set()
+    ids = np.array([[3, 4]])
+    assert session.run(session.outputs, {"ids": ids, "mask": ids > 0})
+
+
 def test_a_small_graph_keeps_no_threads(folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch) -> None:
     folder, many = folders["tiny"], Provider("CPUExecutionProvider", 2, 2, cores=8)
     gc.collect()  # sessions of other tests end here, not below

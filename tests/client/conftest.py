@@ -9,7 +9,7 @@ from tests.client.served import small_models
 from tests.kit.forwarder import Forwarder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # other tests of the process count threads, and look at the collector
 def _running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forwarder]:
     with small_models(tmp_path_factory.mktemp("repository")) as forwarder:
         yield forwarder

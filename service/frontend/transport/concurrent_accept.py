@@ -42,6 +42,8 @@ _PART = 0.25
 # none was refused for a second. Callers learn early that they have to come back, and those taken up have most of their
 # time left (docs/decisions/0027-overload-is-one-estimate-one-check-one-queue.md).
 _CROWDED_PART, _CALM = 0.02, 1.0
+# Seconds that every call may wait: a turn of the loop takes as long, and a call with less to its deadline is no load.
+_LEAST = 0.01
 
 
 def is_known() -> bool:
@@ -58,7 +60,7 @@ class _Waiting(NamedTuple):
 
     def is_over(self, now: float, *, crowded: bool) -> bool:
         """Tell whether it has waited for too long; a call without a deadline never has."""
-        return now - self.since > (_CROWDED_PART if crowded else _PART) * self.left
+        return now - self.since > max(_LEAST, (_CROWDED_PART if crowded else _PART) * self.left)
 
 
 @dataclass(eq=False)

@@ -152,6 +152,18 @@ def test_once_one_has_waited_too_long_the_next_are_refused_sooner(monkeypatch: p
     assert crowded > 0  # a second is more than 2 % of 20 seconds
 
 
+@pytest.mark.parametrize(
+    ("left", "waited", "over", "over_in_a_crowd"),
+    [(0.001, 0.009, False, False), (0.001, 0.011, True, True), (1.0, 0.019, False, False), (1.0, 0.021, False, True)],
+)
+def test_a_moment_is_no_wait_however_near_the_deadline(
+    left: float, waited: float, over: bool, over_in_a_crowd: bool
+) -> None:
+    waiting = concurrent_accept._Waiting(None, 5.0, left)
+    assert waiting.is_over(5.0 + waited, crowded=False) == over
+    assert waiting.is_over(5.0 + waited, crowded=True) == over_in_a_crowd
+
+
 def _take_in_and_wait(turns: int, seconds: float) -> None:
     """On the loop: let what comes be taken in, and stand still before its turn comes."""
     if turns:

@@ -23,6 +23,11 @@ _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4
 _DIGITS = 5  # significant ones that a number is kept with: nothing is measured more exactly
 
 
+def compressed(text: bytes) -> bytes:
+    """Compress text by xz, as small as it can."""
+    return lzma.compress(text, filters=_FILTERS)
+
+
 def read(file: Path) -> Any:
     """Read a record."""
     with lzma.open(file, "rt", encoding="utf-8") as content:
@@ -33,7 +38,7 @@ def write(file: Path, content: Any) -> None:
     """Write a record, numbers with five significant digits; the same content gives the same bytes."""
     file.parent.mkdir(parents=True, exist_ok=True)
     data = json.dumps(_rounded(content), ensure_ascii=False).encode()
-    file.write_bytes(lzma.compress(data, filters=_FILTERS))
+    file.write_bytes(compressed(data))
 
 
 def _rounded(content: Any) -> Any:

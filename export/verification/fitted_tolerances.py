@@ -63,12 +63,10 @@ class FittingComparison(Comparison):
             return
         spread = self._spreads.setdefault(name, _Spread())
         apart = np.abs(actual.astype(np.float64) - expected)
-        scale: Array = np.ones(())
         if is_map:
             allowed = self._default(name)
             apart = np.maximum(apart - allowed.absolute, 0) / np.maximum(row_magnitude(expected), 1e-30)
-        else:
-            scale = output_scale(expected)
+        scale = np.ones(()) if is_map else output_scale(expected)
         spread.difference = max(spread.difference, float(apart.max()))
         spread.scaled = max(spread.scaled, float((apart / scale).max()))
         spread.scale = max(spread.scale, float(scale.max()))

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.records import compressed
 from studies.mechanisms.bits import packed, unpacked
 
 FILE = Path(__file__).parents[1] / "records" / "mechanisms.jsonl.xz"
-# Text has no words of several bytes at even places, which xz expects.
-_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
 _TOGETHER = "right"  # the kind of a row with the right answers of all runs of a task
 
 
@@ -71,7 +70,7 @@ class Results:
         for (task, count), runs in _by_task(row for row in self.rows.values() if "right" in row).items():
             right = np.stack([unpacked(run["right"], count) for run in runs], axis=1)
             rows.append({"kind": _TOGETHER, "configuration": task, "seed": count, "right": packed(right.ravel())})
-        self.file.write_bytes(lzma.compress(b"".join(map(_line, rows)), filters=_FILTERS))
+        self.file.write_bytes(compressed(b"".join(map(_line, rows))))
 
     def _take_apart(self, together: Mapping[str, Any]) -> None:
         """Give the runs of a task, which were read before, their right answers."""

@@ -32,6 +32,7 @@ NAMES = st.sampled_from(
     "generation strategy stop seed outputs name datatype parameters id limelight_heads pool size".split()
 )
 IDS = 'instances[0].inputs["ids"].tensor'
+NESTED: Any = json.loads("[" * 900 + "]" * 900)
 INT64, FLOAT32 = "DATA_TYPE_INT64", "DATA_TYPE_FLOAT32"
 
 
@@ -88,6 +89,9 @@ INT64, FLOAT32 = "DATA_TYPE_INT64", "DATA_TYPE_FLOAT32"
         (tensor(dataType=INT64, data=[[1, 2], [3]]), f"{IDS}.data[1]", "has 1 elements; the first of its axis has 2"),
         (tensor(dataType=INT64, data=[[[1], 2]]), f"{IDS}.data[0][1]", "is 2; the first of its axis has 1"),
         (tensor(dataType=INT64, data=[[1]], shape=[2]), f"{IDS}.shape", "is [2]; data has [1, 1]"),
+        (tensor(dataType=INT64, data=[[1]], shape=["1", "2"]), f"{IDS}.shape", "is [1, 2]; data has [1, 1]"),
+        (tensor(dataType=INT64, data=[[1]], shape=NESTED), f"{IDS}.shape[0]", "is a list; it takes a whole number"),
+        (tensor(dataType=INT64, data=NESTED), f"{IDS}.data", "has more than 9 axes"),
         (tensor(dataType=INT64, data=[1, 2], shape=[3]), f"{IDS}.data", "has 16 bytes; INT64 of shape [3] needs 24"),
         (
             {"instances": [{"inputs": {"nothing": {"text": "a"}}}]},

@@ -14,16 +14,18 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
-from prometheus_client.exposition import choose_encoder, gzip_accepted
+from prometheus_client.exposition import choose_encoder
 
 from bundle.errors import LimelightError
 from service.observability.counters import Snapshot
 from service.observability.exposition import SnapshotCollector
 from service.platform.descriptors import room_for_scrapers
+from service.platform.negotiation import chosen, takes_coding
 from service.platform.threads import background
 
 logger = logging.getLogger(__name__)
 
+_FORMATS = "text/plain", "application/openmetrics-text"
 _POLL_SECONDS = 0.1  # between looks whether to stop
 _TO_ASK = 0.15  # seconds that a connection has to ask, however many others arrive
 
@@ -71,7 +73,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.server.begin_answer(self.connection):
             self.send_error(HTTPStatus.SERVICE_UNAVAILABLE)
             return
-        encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+        found = chosen(self._field("Accept"), _FORMATS)
+        encode, content_type = choose_encoder("" if found is None else found.text)
         try:
             with self.server.page_lock:
                 body = b"" if self.server.is_stopped else encode(self.server.collector)
@@ -81,13 +84,16 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", content_type)
-        if gzip_accepted(self.headers.get("Accept-Encoding", "")):
+        if takes_coding(self._field("Accept-Encoding"), "gzip"):
             body = gzip.compress(body, compresslevel=1)
             self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(body)
+
+    def _field(self, name: str) -> str:
+        return ",".join(self.headers.get_all(name, ()))
 
     do_HEAD = do_GET
 

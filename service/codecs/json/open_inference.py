@@ -27,10 +27,17 @@ from service.codecs.oip.service import SERVICE, InferenceService
 from service.frontend.call import Call
 from service.frontend.core import Core
 from service.frontend.http.failures import Failure
-from service.frontend.http.methods import BYTES, JSON, HttpMethod, HttpRequest, HttpResponse, UnaryHttp
+from service.frontend.http.methods import (
+    BYTES,
+    INFERENCE_LENGTH_HEADER,
+    JSON,
+    HttpMethod,
+    HttpRequest,
+    HttpResponse,
+    UnaryHttp,
+)
 from service.frontend.validation import MOST_NAMES
 
-LENGTH_HEADER = "inference-header-content-length"
 _LARGE = 16 * 1024  # bytes from which a request is read, and an answer written, on a thread
 _MODEL = "/v2/models/{name:name}", "/v2/models/{name:name}/versions/{version:name}"
 _REPOSITORY = "/v2/repository/models/{name:name}"
@@ -172,7 +179,7 @@ class RestService:
         parts = await self._on_thread(partial(_infer_response, data, binary), len(data), call)
         self._core.hold_answer(sum(len(each) for each in parts), call)
         if binary.is_all or len(parts) > 1:
-            return HttpResponse(parts, BYTES, headers={LENGTH_HEADER: str(len(parts[0]))})
+            return HttpResponse(parts, BYTES, headers={INFERENCE_LENGTH_HEADER: str(len(parts[0]))})
         return HttpResponse(parts)
 
     async def _content(self, request: HttpRequest, call: Call) -> Any:
@@ -278,11 +285,11 @@ def _infer_request(request: HttpRequest) -> tuple[pb.ModelInferRequest, _Binary]
 
 def _parts(request: HttpRequest) -> tuple[bytes, memoryview]:
     """Cut a request into its JSON and the bytes behind it. Raises: InputError."""
-    stated = request.headers.get(LENGTH_HEADER)
+    stated = request.headers.get(INFERENCE_LENGTH_HEADER)
     if stated is None:
         return request.body, memoryview(b"")
     if not stated.isdecimal() or len(stated) > 10 or int(stated) > len(request.body):
-        raise InputError(LENGTH_HEADER, f"is {stated[:20]!r}; the request has {len(request.body)} bytes")
+        raise InputError(INFERENCE_LENGTH_HEADER, f"is {stated[:20]!r}; the request has {len(request.body)} bytes")
     length = int(stated)
     return request.body[:length], memoryview(request.body)[length:]
 

@@ -23,12 +23,9 @@ class Range(NamedTuple):
 
     def closeness(self, name: str) -> int:
         """Tell how closely this describes a media type or a coding; 0 where it does not."""
-        if self.name == name:
-            return 3 if self.parameters else 4
-        kind, _, rest = self.name.partition("/")
-        if rest == "*" and kind == name.partition("/")[0]:
-            return 2
-        return 1 if self.name in ("*", "*/*") else 0
+        levels = {"*": 1, "*/*": 1, f"{name.partition('/')[0]}/*": 2, name: 3}
+        level = levels.get(self.name, 0)
+        return 2 * level - self.parameters if level else 0
 
 
 def ranges(field: str) -> Iterator[Range]:
@@ -60,7 +57,7 @@ def chosen(field: str, offered: Sequence[str]) -> Range | None:
         return Range(offered[0], 1.0, False, "")
     best: tuple[tuple[float, int, int], Range] | None = None
     for name in offered:
-        place = max(range(len(found)), key=lambda each: (found[each].closeness(name), -each))
+        place = max(range(len(found)), key=lambda each: (found[each].closeness(name), found[each].quality, -each))
         closest = found[place]
         closeness = closest.closeness(name)
         rank = closest.quality, closeness, -place

@@ -74,7 +74,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.SERVICE_UNAVAILABLE)
             return
         found = chosen(self._field("Accept"), _FORMATS)
-        encode, content_type = choose_encoder("" if found is None else found.text)
+        asked = "" if found is None else found.name if "*" in found.text else found.text.lower()
+        encode, content_type = choose_encoder(asked)
         try:
             with self.server.page_lock:
                 body = b"" if self.server.is_stopped else encode(self.server.collector)

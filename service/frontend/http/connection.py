@@ -66,7 +66,8 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, or close at once where there are too many."""
-        super().connection_made(_Transport(transport, self))
+        self._held = _Transport(transport, self)
+        super().connection_made(self._held)  # type: ignore[arg-type]  # does what one does
         if len(self.connections) > self.app_state["connections"]:
             self.abort()
         else:
@@ -80,7 +81,7 @@ class Connection(H11Protocol):
         if self._parsing is None:
             self._parse()
 
-    def eof_received(self) -> bool:
+    def eof_received(self) -> bool:  # type: ignore[override]
         """Go on with the answer to a caller who sends no more (RFC 9112, 9.6): true where there is one."""
         if self._is_quiet or self.cycle.more_body or self.scheme == "https":  # TLS has no half of a connection here
             return False
@@ -142,7 +143,7 @@ class Connection(H11Protocol):
                 self._expect()
             else:
                 self._expect_nothing()
-        self.transport.hold(is_held=bool(self._unparsed))
+        self._held.hold(is_held=bool(self._unparsed))
 
     def _look(self) -> None:
         """Send next to nothing to a caller who sends no more: one who has left, and does not read either, resets it."""

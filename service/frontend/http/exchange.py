@@ -153,10 +153,7 @@ class _Exchange:
         _check_media_type(method, self._headers)
         connection = self._scope[CONNECTION]
         body = await self._calls.bodies.read(
-            self._headers,
-            self._receive,
-            call.at_end,
-            lambda: connection.received,  # type: ignore[no-any-return]
+            self._headers, self._receive, call.at_end, lambda: int(connection.received)
         )
         watching = asyncio.get_running_loop().create_task(self._watch())
         try:

@@ -13,7 +13,7 @@ from bundle.wire import DTYPES, to_array, to_tensor
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from tests.kit import bundles
 from tests.kit.serving import Running, attend, generate, predict, text
-from tests.service.http.calls import call, events, texts
+from tests.service.http.calls import call, connected, events, texts, told
 
 WORDS = st.lists(st.sampled_from([*bundles.WORDS, "unheard"]), min_size=1, max_size=5).map(" ".join)
 ENOUGH = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -122,6 +122,24 @@ def test_arrays_come_as_bytes_where_the_caller_takes_them(running: Running) -> N
     np.testing.assert_allclose(found, to_array(expected.maps[0].weights, "weights"), rtol=1e-3, atol=1e-5)
     outputs = told["results"][0]["prediction"]["outputs"].values()
     assert sum(each["bytes"] for each in (tensor, *outputs)) == len(rest)
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("application/json, application/octet-stream;q=0.5", "application/json"),
+        ("application/octet-stream;q=0, */*", "application/json"),
+        ("APPLICATION/OCTET-STREAM, application/json;q=0.9", "application/octet-stream"),
+        ("application/json;q=0.2\r\naccept: application/octet-stream;q=0.3", "application/octet-stream"),
+        ("text/html", "application/json"),
+    ],
+)
+def test_what_a_caller_takes_is_read_with_its_qualities(running: Running, accept: str, kind: str) -> None:
+    with connected(running) as connection:
+        connection.sendall(
+            f"GET /v1/models HTTP/1.1\r\nhost: x\r\naccept: {accept}\r\nconnection: close\r\n\r\n".encode()
+        )
+        assert f"\r\ncontent-type: {kind}\r\n" in told(connection).decode("latin-1")
 
 
 @pytest.mark.parametrize(

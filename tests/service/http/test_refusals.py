@@ -156,7 +156,10 @@ def test_what_is_no_path_method_or_media_type_is_said(running: Running) -> None:
         assert answer.status == 415 and answer.field == "content-type"
     answer = call(running, PREDICT, GOOD, headers={"content-encoding": "gzip"})
     assert answer.status == 415 and answer.field == "content-encoding"
-    assert call(running, PREDICT, GOOD, headers={"content-type": "Application/JSON; charset=utf-8"}).status == 200
+    answer = call(running, PREDICT, GOOD, headers={"content-encoding": "identity, x-gzip"})
+    assert answer.status == 415 and answer.field == "content-encoding"
+    for headers in ({"content-type": "Application/JSON; charset=utf-8"}, {"content-encoding": "Identity,"}):
+        assert call(running, PREDICT, GOOD, headers=headers).status == 200
 
 
 def test_what_is_too_large_is_refused_whether_its_size_is_stated_or_not(running: Running) -> None:
@@ -257,25 +260,12 @@ CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(DATA), DATA)
 @pytest.mark.parametrize(
     ("line", "more", "status", "message"),
     [
-        (
-            "HTTP/1.1",
-            f"content-length: {len(DATA)}\r\ntransfer-encoding: chunked",
-            400,
-            "is set beside content-length",
-        ),
+        ("HTTP/1.1", "content-length: 9\r\ntransfer-encoding: chunked", 400, "is set beside content-length"),
         ("HTTP/1.0", "transfer-encoding: chunked", 400, "transfer-encoding is none of HTTP/1.0"),
         ("HTTP/2.0", "transfer-encoding: chunked", 505, "the request is HTTP/2.0; this port speaks HTTP/1.1"),
         ("HTTP/0.9", "transfer-encoding: chunked", 505, "the request is HTTP/0.9; this port speaks HTTP/1.1"),
         ("HTTP/1.1", "a:\r\n" * 260 + "transfer-encoding: chunked", 431, "headers; at most 256 are allowed"),
-        *(
-            (
-                "HTTP/1.1",
-                f"{each}: 1\r\n{each}: 1\r\ntransfer-encoding: chunked",
-                400,
-                f"{each} is there more than once",
-            )
-            for each in SINGLE
-        ),
+        *(("HTTP/1.1", f"{each}: 1\r\n{each}: 1\r\ntransfer-encoding: chunked", 400, f"{each} is") for each in SINGLE),
     ],
 )
 def test_what_a_proxy_may_read_in_another_way_is_refused(

@@ -22,6 +22,7 @@ from service.observability.exposition import SnapshotCollector
 from service.platform.descriptors import room_for_scrapers
 from service.platform.negotiation import chosen, takes_coding
 from service.platform.threads import background
+from service.security.exposure import is_foreign, is_loopback
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class MetricsServer:
         try:
             family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             self._server = _Server(family, address, SnapshotCollector(collect))
+            self._server.names, self._server.is_local = (host.lower(),), is_loopback(host)
         except (OSError, OverflowError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or "the address cannot be used"
             raise LimelightError(f"metrics cannot be served on {host}:{port}: {reason}") from error
@@ -69,6 +71,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer with the page."""
         if urlsplit(self.path).path != "/metrics":
             self.send_error(HTTPStatus.NOT_FOUND, explain="Metrics are under /metrics.")
+            return
+        if self.server.is_local and is_foreign(self.headers.get("Host", ""), self.server.names):
+            self.send_error(HTTPStatus.FORBIDDEN, explain="This is no name of the server.")
             return
         if not self.server.begin_answer(self.connection):
             self.send_error(HTTPStatus.SERVICE_UNAVAILABLE)
@@ -115,6 +120,8 @@ class _Server(ThreadingMixIn, TCPServer):
     out. The other half may be answered at the same time.
     """
 
+    names: Sequence[str] = ()  # of its host
+    is_local = False  # reached by this machine alone, and so by pages in its browsers
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 256

@@ -170,7 +170,7 @@ class Connection(H11Protocol):
             if message["type"] == "http.response.start":
                 headers = list(message["headers"])
                 self._is_of_events = (b"content-type", EVENTS.encode()) in headers
-                if self.cycle.more_body and self._is_chunked:
+                if self.cycle.more_body and self._is_chunked and CLOSE_HEADER not in headers:
                     headers.append(CLOSE_HEADER)
                 message = {**message, "headers": headers}
             await send(message)

@@ -2,12 +2,11 @@
 origin has a browser send it.
 """
 
-import ipaddress
 import re
 from collections import Counter
 from collections.abc import MutableMapping, Sequence
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import orjson
 from starlette.datastructures import Headers
@@ -18,7 +17,7 @@ from service.frontend.http.failures import HeadTooLargeError, VersionError, body
 from service.frontend.http.methods import JSON
 from service.frontend.transport.status import REQUEST_ID_KEY
 from service.observability.logs import request_id
-from service.security.exposure import is_loopback
+from service.security.exposure import is_foreign, is_loopback
 from service.settings import Settings
 
 _MOST_FIELDS = 256
@@ -28,7 +27,6 @@ _SINGLE = (
     "sec-fetch-mode sec-fetch-site traceparent transfer-encoding x-request-id x-request-timeout"
 ).split()
 _ABSOLUTE = re.compile(r"https?://([^/?#@]+)(/.*)?", re.IGNORECASE)
-_AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@\s]+)(?::\d{0,5})?", re.IGNORECASE)
 _OF_OTHERS = ("cross-site", "same-site")
 _WITHOUT_EFFECT = ("GET", "HEAD")
 
@@ -42,8 +40,7 @@ class CheckedHeads:
         # Elsewhere tokens or certificates protect a server, which a page has not, and it may have any name.
         is_open = not settings.tokens and not settings.tls_cert and is_loopback(settings.host)
         self._checks_host = is_open and "*" not in self._origins
-        authorities = (each.partition("://")[2] for each in self._origins)
-        self._names = {settings.host.lower(), *(_name(each) for each in authorities)}
+        self._names = {settings.host.lower(), *(urlsplit(each).hostname or "" for each in self._origins)}
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         """Refuse a request, or have it answered."""
@@ -59,17 +56,11 @@ class CheckedHeads:
             await self._application(scope, receive, send)
 
     def _check_host(self, headers: Headers) -> None:
-        """Refuse a name of somebody else, who may have it point here so that a page there is of this origin.
-
-        An address is no such name, and neither is one without a dot: nobody else can make it point anywhere.
-        """
-        if not self._checks_host or "host" not in headers:
-            return
-        name = _name(headers["host"])
-        is_ours = name is not None and ("." not in name or name.endswith(".localhost") or name in self._names)
-        if name is None or not (is_ours or _is_address(name)):
+        """Refuse a name of somebody else, where nothing but the name tells a page there from one of this server."""
+        host = headers.get("host", "")
+        if self._checks_host and is_foreign(host, self._names):
             raise ForbiddenError(
-                f"host is {headers['host'][:64]!r}, no name of this server; call it by localhost or by its address"
+                f"host is {host[:64]!r}, no name of this server; call it by localhost or by its address"
             )
 
     def _check_page(self, method: str, headers: Headers) -> None:
@@ -110,19 +101,6 @@ def _take_authority(scope: MutableMapping[str, Any]) -> None:
         others = [each for each in scope["headers"] if each[0] != b"host"]
         scope["headers"] = [(b"host", found[1].encode()), *others]
         scope["raw_path"], scope["path"] = path.encode(), unquote(path)
-
-
-def _name(authority: str) -> str | None:
-    found = _AUTHORITY.fullmatch(authority)
-    return found[1].lower() if found else None
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 async def _refuse(scope: MutableMapping[str, Any], send: Any, error: InputError | ForbiddenError) -> None:

@@ -161,6 +161,12 @@ def test_a_page_is_compressed_for_a_scraper_that_accepts_it(server: MetricsServe
         assert "Content-Encoding" not in refused.headers
 
 
+def test_pages_whose_name_points_here_read_nothing(server: MetricsServer) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        get(server, Host="evil.example:9464")
+    assert get(server, Host="localhost:9464").status == 200
+
+
 def test_head_gets_the_headers_of_the_page(server: MetricsServer) -> None:
     with get(server) as whole, get(server, method="HEAD") as head:
         assert head.headers["Content-Length"] == whole.headers["Content-Length"] == str(len(whole.read()))

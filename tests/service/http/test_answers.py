@@ -169,6 +169,7 @@ def test_models_are_listed_and_described(running: Running) -> None:
 def test_tokens_are_events(running: Running) -> None:
     request = {"instance": {"inputs": {"text": {"text": "the cat sat"}}}, "attention": {}}
     answer = call(running, "/v1/models/echo:generate", request)
+    assert answer.headers["x-accel-buffering"] == "no"  # nginx passes each on at once
     found = events(answer)
     grpc_request = generate("echo", text("the cat sat"))
     grpc_request.attention.SetInParent()

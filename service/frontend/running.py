@@ -140,17 +140,20 @@ def _http_server() -> "Callable[..., HttpServer]":
 
 
 @asynccontextmanager
-async def _tracing() -> AsyncIterator[Tracer]:
-    """Trace calls for the length of a block.
+async def _tracing() -> AsyncIterator[Tracer | None]:
+    """Trace calls for the length of a block, unless the variables turn that off.
 
     Raises: LimelightError where the extra is not installed, or its variables cannot be used.
     """
     try:
-        from service.observability.otlp import OtlpTracer
+        from service.observability.otlp import OtlpTracer, is_on
     except ModuleNotFoundError as error:
         from limelight.cli.installing import extra
 
         raise LimelightError(f"tracing needs {error.name}, which is not installed: {extra('tracing')}") from error
+    if not is_on():
+        yield None
+        return
     tracer = OtlpTracer()
     try:
         yield tracer

@@ -14,16 +14,19 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
-from prometheus_client.exposition import choose_encoder, gzip_accepted
+from prometheus_client.exposition import choose_encoder
 
 from bundle.errors import LimelightError
 from service.observability.counters import Snapshot
 from service.observability.exposition import SnapshotCollector
 from service.platform.descriptors import room_for_scrapers
+from service.platform.negotiation import chosen, takes_coding
 from service.platform.threads import background
+from service.security.exposure import is_foreign, is_loopback
 
 logger = logging.getLogger(__name__)
 
+_FORMATS = "text/plain", "application/openmetrics-text"
 _POLL_SECONDS = 0.1  # between looks whether to stop
 _TO_ASK = 0.15  # seconds that a connection has to ask, however many others arrive
 
@@ -43,6 +46,7 @@ class MetricsServer:
         try:
             family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             self._server = _Server(family, address, SnapshotCollector(collect))
+            self._server.names, self._server.is_local = (host.lower(),), is_loopback(host)
         except (OSError, OverflowError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or "the address cannot be used"
             raise LimelightError(f"metrics cannot be served on {host}:{port}: {reason}") from error
@@ -68,10 +72,15 @@ class _Handler(BaseHTTPRequestHandler):
         if urlsplit(self.path).path != "/metrics":
             self.send_error(HTTPStatus.NOT_FOUND, explain="Metrics are under /metrics.")
             return
+        if self.server.is_local and is_foreign(self.headers.get("Host", ""), self.server.names):
+            self.send_error(HTTPStatus.FORBIDDEN, explain="This is no name of the server.")
+            return
         if not self.server.begin_answer(self.connection):
             self.send_error(HTTPStatus.SERVICE_UNAVAILABLE)
             return
-        encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+        found = chosen(self._field("Accept"), _FORMATS)
+        asked = "" if found is None else found.name if "*" in found.text else found.text.lower()
+        encode, content_type = choose_encoder(asked)
         try:
             with self.server.page_lock:
                 body = b"" if self.server.is_stopped else encode(self.server.collector)
@@ -81,13 +90,16 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", content_type)
-        if gzip_accepted(self.headers.get("Accept-Encoding", "")):
+        if takes_coding(self._field("Accept-Encoding"), "gzip"):
             body = gzip.compress(body, compresslevel=1)
             self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(body)
+
+    def _field(self, name: str) -> str:
+        return ",".join(self.headers.get_all(name, ()))
 
     do_HEAD = do_GET
 
@@ -108,6 +120,8 @@ class _Server(ThreadingMixIn, TCPServer):
     out. The other half may be answered at the same time.
     """
 
+    names: Sequence[str] = ()  # of its host
+    is_local = False  # reached by this machine alone, and so by pages in its browsers
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 256

@@ -1,11 +1,15 @@
 """Whether a server would stand open to other machines without anybody having said that it may."""
 
 import ipaddress
+import re
 import socket
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from service.settings import Settings
+
+_AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@\s]*)(?::\d{0,5})?", re.IGNORECASE)
 
 
 def exposed(settings: "Settings") -> str | None:
@@ -51,3 +55,22 @@ def is_loopback(host: str) -> bool:
     except OSError:
         return False
     return bool(found) and all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found)
+
+
+def is_foreign(authority: str, own: Collection[str]) -> bool:
+    """True for the host of a request whose name somebody else may have, and have point to this machine.
+
+    A page there would be of the same origin (DNS rebinding). An address is no such name, nor is one without a dot:
+    nobody else can make it point anywhere. own: names that are allowed, in lower case.
+    """
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None:
+        return True
+    name = found[1].lower()
+    if "." not in name or name in own or name.endswith(".localhost"):
+        return False
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return True
+    return False

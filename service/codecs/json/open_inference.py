@@ -20,16 +20,24 @@ from service.codecs.json.reading import parsed
 from service.codecs.json.v1 import LARGEST
 from service.codecs.json.writing import written
 from service.codecs.oip import open_inference_pb2 as pb
+from service.codecs.oip.contents import MOST_AXES, checked_shape
 from service.codecs.oip.datatypes import BYTES as BYTES_TYPE
 from service.codecs.oip.datatypes import DATA_TYPES
 from service.codecs.oip.service import SERVICE, InferenceService
 from service.frontend.call import Call
 from service.frontend.core import Core
 from service.frontend.http.failures import Failure
-from service.frontend.http.methods import BYTES, JSON, HttpMethod, HttpRequest, HttpResponse, UnaryHttp
+from service.frontend.http.methods import (
+    BYTES,
+    INFERENCE_LENGTH_HEADER,
+    JSON,
+    HttpMethod,
+    HttpRequest,
+    HttpResponse,
+    UnaryHttp,
+)
 from service.frontend.validation import MOST_NAMES
 
-LENGTH_HEADER = "inference-header-content-length"
 _LARGE = 16 * 1024  # bytes from which a request is read, and an answer written, on a thread
 _MODEL = "/v2/models/{name:name}", "/v2/models/{name:name}/versions/{version:name}"
 _REPOSITORY = "/v2/repository/models/{name:name}"
@@ -137,7 +145,7 @@ class RestService:
 
     async def index(self, request: HttpRequest, call: Call) -> HttpResponse:
         """List every version that the caller may know of."""
-        content = _object(_content(request), "", ("ready",))
+        content = _object(await self._content(request, call), "", ("ready",))
         asked = pb.RepositoryIndexRequest(ready=_flag(content, "ready", "", form="{}"))
         found = await self._service.repository_index(asked, call)
         return _json([fields_of(each) for each in found.models])
@@ -145,7 +153,7 @@ class RestService:
     async def load(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Load the highest version of a model that the folder has."""
         message = pb.RepositoryModelLoadRequest(model_name=_addressed(request)[0])
-        for name in _repository_parameters(request):
+        for name in _repository_parameters(await self._content(request, call)):
             message.parameters[name].string_param = ""  # none is taken, whatever its value
         await self._service.repository_model_load(message, call)
         return _json({})
@@ -153,7 +161,7 @@ class RestService:
     async def unload(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Unload all versions of a model."""
         message = pb.RepositoryModelUnloadRequest(model_name=_addressed(request)[0])
-        for name in _repository_parameters(request):
+        for name in _repository_parameters(await self._content(request, call)):
             message.parameters[name].bool_param = False  # the one that is taken changes nothing
         await self._service.repository_model_unload(message, call)
         return _json({})
@@ -171,8 +179,12 @@ class RestService:
         parts = await self._on_thread(partial(_infer_response, data, binary), len(data), call)
         self._core.hold_answer(sum(len(each) for each in parts), call)
         if binary.is_all or len(parts) > 1:
-            return HttpResponse(parts, BYTES, headers={LENGTH_HEADER: str(len(parts[0]))})
+            return HttpResponse(parts, BYTES, headers={INFERENCE_LENGTH_HEADER: str(len(parts[0]))})
         return HttpResponse(parts)
+
+    async def _content(self, request: HttpRequest, call: Call) -> Any:
+        """Read a body that may be empty. Raises: InputError."""
+        return await self._on_thread(lambda: parsed(request.body or b"{}"), len(request.body), call)
 
     async def _on_thread(self, function: Callable[[], Any], size: int, call: Call) -> Any:
         """Run a function of so many bytes: on a thread where they are many."""
@@ -209,17 +221,8 @@ def _field_value(field: Any, value: Any) -> Any:
     return value if field.message_type is None else fields_of(value)
 
 
-def _content(request: HttpRequest) -> Any:
-    """Read a body that may be empty. Raises: InputError."""
-    return parsed(request.body) if request.body else {}
-
-
-def _repository_parameters(request: HttpRequest) -> Mapping[str, Any]:
-    content = _object(_content(request), "", ("parameters",))
-    parameters = content.get("parameters", {})
-    if not isinstance(parameters, dict):
-        raise InputError("parameters", f"is {shown(parameters)}; it takes an object")
-    return parameters
+def _repository_parameters(content: Any) -> Mapping[str, Any]:
+    return _named(_object(content, "", ("parameters",)).get("parameters", {}), "parameters")
 
 
 def _json(value: Any, status: int = 200) -> HttpResponse:
@@ -244,7 +247,7 @@ def _infer_request(request: HttpRequest) -> tuple[pb.ModelInferRequest, _Binary]
     message = pb.ModelInferRequest(id=_text(content.get("id", ""), "id"))
     options = _parameters(message.parameters, content.get("parameters", {}), "")
     place = 0
-    for number, each in enumerate(_list(content.get("inputs", []), "inputs")):
+    for number, each in enumerate(_list(content.get("inputs", []), "inputs", MOST_NAMES)):
         field = f"inputs[{number}]"
         given = _object(each, field, ("name", "shape", "datatype", "parameters", "data"))
         tensor = message.inputs.add(
@@ -256,7 +259,7 @@ def _infer_request(request: HttpRequest) -> tuple[pb.ModelInferRequest, _Binary]
         if size is None:
             if "data" not in given:
                 raise InputError(f"{field}.data", "is missing, and so is the parameter binary_data_size")
-            message.raw_input_contents.append(_contents(tensor, given["data"], f"{field}.data"))
+            message.raw_input_contents.append(_contents(tensor, given["data"], field))
             continue
         path = f'{field}.parameters["binary_data_size"]'
         if "data" in given:
@@ -271,7 +274,7 @@ def _infer_request(request: HttpRequest) -> tuple[pb.ModelInferRequest, _Binary]
         raise InputError("", f"{len(binary) - place} bytes behind the JSON belong to no input")
     named: dict[str, bool] = {}
     otherwise = _flag(options, "binary_data_output", "")
-    for number, each in enumerate(_list(content.get("outputs", []), "outputs")):
+    for number, each in enumerate(_list(content.get("outputs", []), "outputs", MOST_NAMES)):
         field = f"outputs[{number}]"
         given = _object(each, field, ("name", "parameters"))
         output = message.outputs.add(name=_text(given.get("name", ""), f"{field}.name"))
@@ -282,11 +285,11 @@ def _infer_request(request: HttpRequest) -> tuple[pb.ModelInferRequest, _Binary]
 
 def _parts(request: HttpRequest) -> tuple[bytes, memoryview]:
     """Cut a request into its JSON and the bytes behind it. Raises: InputError."""
-    stated = request.headers.get(LENGTH_HEADER)
+    stated = request.headers.get(INFERENCE_LENGTH_HEADER)
     if stated is None:
         return request.body, memoryview(b"")
     if not stated.isdecimal() or len(stated) > 10 or int(stated) > len(request.body):
-        raise InputError(LENGTH_HEADER, f"is {stated[:20]!r}; the request has {len(request.body)} bytes")
+        raise InputError(INFERENCE_LENGTH_HEADER, f"is {stated[:20]!r}; the request has {len(request.body)} bytes")
     length = int(stated)
     return request.body[:length], memoryview(request.body)[length:]
 
@@ -294,11 +297,7 @@ def _parts(request: HttpRequest) -> tuple[bytes, memoryview]:
 def _parameters(target: Any, value: Any, field: str) -> Mapping[str, Any]:
     """Read parameters into their messages; gives those that concern the form of contents. Raises: InputError."""
     path = f"{field}.parameters".removeprefix(".")
-    if not isinstance(value, dict):
-        raise InputError(path, f"is {shown(value)}; it takes an object")
-    if len(value) > MOST_NAMES:
-        raise InputError(path, f"has {len(value)} entries; at most {MOST_NAMES} are allowed")
-    for name, each in value.items():
+    for name, each in _named(value, path).items():
         if name in _OF_CONTENTS:
             continue
         parameter = target[name]
@@ -328,11 +327,13 @@ def _flag(options: Mapping[str, Any], name: str, field: str, form: str = '.param
     return value
 
 
-def _contents(tensor: pb.ModelInferRequest.InferInputTensor, data: Any, field: str) -> bytes:
+def _contents(tensor: pb.ModelInferRequest.InferInputTensor, data: Any, path: str) -> bytes:
     """Give the raw contents of an input that is sent as JSON. Raises: InputError."""
     kind = DATA_TYPES.get(tensor.datatype)
     if kind is None:
         return b""  # told with those that there are, once inputs are read
+    wanted = list(checked_shape(tensor.shape, f"{path}.shape"))
+    field = f"{path}.data"
     if kind is BYTES_TYPE:
         flat, shape = flattened(data, field)
         contents = b"".join(_element(each, place, field) for place, each in enumerate(flat))
@@ -340,7 +341,6 @@ def _contents(tensor: pb.ModelInferRequest.InferInputTensor, data: Any, field: s
     else:
         array = array_of(data, kind.dtype, field)
         contents, shape, size = array.tobytes(), array.shape, array.size
-    wanted = list(tensor.shape)
     if len(shape) > 1 and size and list(shape) != wanted:
         raise InputError(field, f"has the shape {list(shape)}, stated is {wanted}")
     needed = math.prod(wanted)
@@ -404,9 +404,19 @@ def _object(value: Any, field: str, names: Sequence[str]) -> dict[str, Any]:
     return value
 
 
-def _list(value: Any, field: str) -> list[Any]:
+def _named(value: Any, field: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(field, f"is {shown(value)}; it takes an object")
+    if len(value) > MOST_NAMES:
+        raise InputError(field, f"has {len(value)} entries; at most {MOST_NAMES} are allowed")
+    return value
+
+
+def _list(value: Any, field: str, most: int) -> list[Any]:
     if not isinstance(value, list):
         raise InputError(field, f"is {shown(value)}; it takes a list")
+    if len(value) > most:
+        raise InputError(field, f"has {len(value)} entries; at most {most} are allowed")
     return value
 
 
@@ -417,7 +427,7 @@ def _text(value: Any, field: str) -> str:
 
 
 def _sizes(value: Any, field: str) -> list[int]:
-    for each in _list(value, field):
+    for each in _list(value, field, MOST_AXES):
         if isinstance(each, bool) or not isinstance(each, int) or not -(2**63) <= each < 2**63:
             raise InputError(field, f"has {shown(each)}; it takes whole numbers")
     return list(value)

@@ -11,11 +11,17 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from limelight.v1 import service_pb2 as pb
 from limelight.v1 import values_pb2
 from limelight.version import version as installed
-from service.codecs.json.open_inference import LENGTH_HEADER as INFER_LENGTH_HEADER
-from service.codecs.json.v1 import LENGTH_HEADER
 from service.codecs.v1.service import SERVICE
 from service.frontend.http.exchange import LONGEST_TIMEOUT, TIMEOUT_HEADER
-from service.frontend.http.methods import BYTES, EVENTS, JSON, EventsHttp, HttpMethod
+from service.frontend.http.methods import (
+    BYTES,
+    EVENTS,
+    INFERENCE_LENGTH_HEADER,
+    JSON,
+    JSON_LENGTH_HEADER,
+    EventsHttp,
+    HttpMethod,
+)
 from service.frontend.transport.status import REQUEST_ID_KEY
 
 _PART = re.compile(r"\{(\w+):\w+\}")
@@ -135,7 +141,8 @@ def _answer(method: HttpMethod) -> dict[str, Any]:
     if method.service != SERVICE and method.name != "ModelInfer":
         kind = "array" if method.name == "RepositoryIndex" else "object"
         return found | {"content": {JSON: {"schema": {"type": kind}}}}
-    name, header = ("Infer", INFER_LENGTH_HEADER) if method.service != SERVICE else (method.name, LENGTH_HEADER)
+    is_v1 = method.service == SERVICE
+    name, header = (method.name, JSON_LENGTH_HEADER) if is_v1 else ("Infer", INFERENCE_LENGTH_HEADER)
     length = {"description": "Bytes of the JSON before the bytes of tensors.", "schema": {"type": "integer"}}
     content = {JSON: {"schema": _ref(f"{name}Response")}, BYTES: {"schema": {}}}
     return found | {"content": content, "headers": {header: length}}

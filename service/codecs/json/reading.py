@@ -193,8 +193,11 @@ def _with_bytes(value: dict[str, Any], path: str) -> dict[str, Any]:
     shape = value.get("shape")
     if shape is None:
         shape = list(array.shape)
-    elif array.ndim > 1 and array.size and shape != list(array.shape):
-        raise InputError(_below(path, "shape"), f"is {shape!s:.{_LONGEST}}; data has {list(array.shape)}")
+    elif array.ndim > 1 and array.size and isinstance(shape, list):
+        field, path = _fields(_TENSOR)["shape"], _below(path, "shape")
+        stated = [_scalar(field, each, f"{path}[{place}]") for place, each in enumerate(shape)]
+        if stated != list(array.shape):
+            raise InputError(path, f"is {stated!s:.{_LONGEST}}; data has {list(array.shape)}")
     return {**value, "shape": shape, "data": base64.b64encode(array.tobytes()).decode()}
 
 

@@ -20,10 +20,17 @@ from service.codecs.v1.service import SERVICE, AttentionService
 from service.frontend.call import Call
 from service.frontend.core import Core
 from service.frontend.http.failures import Failure
-from service.frontend.http.methods import BYTES, EventsHttp, HttpMethod, HttpRequest, HttpResponse, UnaryHttp
+from service.frontend.http.methods import (
+    BYTES,
+    JSON_LENGTH_HEADER,
+    EventsHttp,
+    HttpMethod,
+    HttpRequest,
+    HttpResponse,
+    UnaryHttp,
+)
 
 LARGEST = 8 * 2**20
-LENGTH_HEADER = "limelight-json-length"
 _LARGE = 16 * 1024  # bytes from which JSON is read, and an answer written, on a thread
 _VERSION = re.compile(r"[1-9][0-9]{0,9}")
 _MODEL = "/v1/models/{name:name}", "/v1/models/{name:name}/versions/{version:name}"
@@ -103,7 +110,7 @@ class JsonService:
         if request.wants_bytes:
             text, arrays = await self._on_thread(lambda: message_with_bytes(kind.FromString(data)), len(data), call)
             self._core.hold_answer(len(text), call)
-            return HttpResponse([text, *arrays], BYTES, headers={LENGTH_HEADER: str(len(text))})
+            return HttpResponse([text, *arrays], BYTES, headers={JSON_LENGTH_HEADER: str(len(text))})
         text = await self._on_thread(lambda: message_json(kind.FromString(data)), len(data), call)
         self._core.hold_answer(len(text), call)
         return HttpResponse([text])

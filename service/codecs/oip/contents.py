@@ -15,7 +15,7 @@ from service.codecs.oip import open_inference_pb2 as pb
 from service.codecs.oip.datatypes import BYTES, DATA_TYPES, DataType
 from service.frontend.validation import MOST_NAMES
 
-_MOST_AXES = 9  # one of rows, and those of an instance
+MOST_AXES = 9  # one of rows, and those of an instance
 _MOST_ELEMENTS = 100_000  # of BYTES, each of which becomes an object
 _LENGTH = 4  # bytes that state the length of an element of BYTES
 _LONGEST = 64  # characters of a name or type that is repeated to its caller
@@ -70,7 +70,7 @@ def _decoded(
     kind = DATA_TYPES.get(tensor.datatype)
     if kind is None:
         raise InputError(f"{field}.datatype", f"is {tensor.datatype[:_LONGEST]!r}; it may be {', '.join(DATA_TYPES)}")
-    shape = _checked_shape(tensor.shape, f"{field}.shape")
+    shape = checked_shape(tensor.shape, f"{field}.shape")
     if raw is None:
         array = _typed(tensor.contents, kind, shape, f"{field}.contents")
     elif tensor.HasField("contents") and tensor.contents.ListFields():
@@ -82,11 +82,12 @@ def _decoded(
     return InputTensor(tensor.name, kind, array, field)
 
 
-def _checked_shape(shape: Sequence[int], field: str) -> tuple[int, ...]:
+def checked_shape(shape: Sequence[int], field: str) -> tuple[int, ...]:
+    """Check the sizes that an input states, before anything is made of them. Raises: InputError."""
     if not shape:
         raise InputError(field, "is empty; its first axis counts the rows")
-    if len(shape) > _MOST_AXES:
-        raise InputError(field, f"has {len(shape)} axes; at most {_MOST_AXES} are allowed")
+    if len(shape) > MOST_AXES:
+        raise InputError(field, f"has {len(shape)} axes; at most {MOST_AXES} are allowed")
     if min(shape) < 0:
         raise InputError(field, f"has a negative size: {list(shape)}")
     if not shape[0]:

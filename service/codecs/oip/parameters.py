@@ -13,7 +13,7 @@ from service.codecs.oip import open_inference_pb2 as pb
 OURS = "limelight_"
 _LONGEST = 64  # characters of a name or value that is repeated to its caller
 _MOST_CHARACTERS = 64 * 1024  # of a parameter
-_INDEX = re.compile(r"\s*-?[0-9]{1,10}\s*")
+_INDEX = re.compile(r"\s{0,16}-?[0-9]{1,10}\s{0,16}")
 _INT32 = range(-(2**31), 2**31)
 
 M = TypeVar("M", bound=Message)

@@ -31,6 +31,8 @@ from service.security.access import Access
 
 TIMEOUT_HEADER = "x-request-timeout"
 LONGEST_TIMEOUT = 86_400.0  # seconds
+# nginx keeps up to 8 KB of an answer to itself unless the answer says otherwise.
+_EVENTS_HEADERS = {"content-type": EVENTS, "cache-control": "no-store", "x-accel-buffering": "no"}
 _PIECE = 2**16  # bytes of an answer that are given to the transport at a time
 
 
@@ -149,7 +151,10 @@ class _Exchange:
         """Read the request, have it handled and send the answer."""
         method, call = self._method, self._call
         _check_media_type(method, self._headers)
-        body = await self._calls.bodies.read(self._headers, self._receive, call.at_end)
+        connection = self._scope[CONNECTION]
+        body = await self._calls.bodies.read(
+            self._headers, self._receive, call.at_end, lambda: int(connection.received)
+        )
         watching = asyncio.get_running_loop().create_task(self._watch())
         try:
             request = HttpRequest(self._scope["path_params"], self._headers, body)
@@ -182,7 +187,7 @@ class _Exchange:
     async def _send_events(self, events: AsyncGenerator[bytes, None]) -> None:
         async for event in events:
             if not self._has_begun:  # what fails before the first event has a status of its own
-                await self._begin(200, {"content-type": EVENTS, "cache-control": "no-store"})
+                await self._begin(200, _EVENTS_HEADERS)
             await self._pass(event, more=True)
         await self._pass(b"", more=False)
 
@@ -260,9 +265,8 @@ def _check_media_type(method: HttpMethod, headers: Headers) -> None:
 
     Raises: MediaTypeError.
     """
-    if method.verb != "POST":
-        return
+    has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
     found = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if found not in method.media_types:
-        there = " or ".join(method.media_types)
+    if method.verb == "POST" and has_body and found not in method.media_types:
+        there = " or ".join(each for each in method.media_types if each)
         raise MediaTypeError("content-type", f"is {found[:64] or 'missing'}; send {there}")

@@ -9,7 +9,7 @@ import grpc
 from google.protobuf import json_format
 from google.rpc import error_details_pb2, status_pb2
 
-from bundle.errors import InputError, LimelightError
+from bundle.errors import InputError, LimelightError, TooLargeError
 from service.errors import DeadlineError
 from service.frontend.transport.status import Status, status_of
 
@@ -41,11 +41,24 @@ class MediaTypeError(InputError):
     """A request whose body has a media type or an encoding that is not read here."""
 
 
+class VersionError(InputError):
+    """A request in a version of HTTP that is not spoken here."""
+
+
+class HeadTooLargeError(TooLargeError):
+    """A request of too many headers."""
+
+
 class SlowUploadError(DeadlineError):
     """A request that took too long to arrive."""
 
 
-_OF_KIND: tuple[tuple[type[LimelightError], int], ...] = ((MediaTypeError, 415), (SlowUploadError, 408))
+_OF_KIND: tuple[tuple[type[LimelightError], int], ...] = (
+    (MediaTypeError, 415),
+    (VersionError, 505),
+    (HeadTooLargeError, 431),
+    (SlowUploadError, 408),
+)
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,11 @@ class Failure:
     def plain_body(self) -> dict[str, Any]:
         """Give the JSON of the Open Inference Protocol: the message alone as `error`, the rest beside it."""
         return {"error": self.message, **{name: each for name, each in self.body().items() if name != "message"}}
+
+
+def body_at(path: str, failure: Failure) -> dict[str, Any]:
+    """Give the JSON of an error as the protocol of a path tells errors."""
+    return failure.plain_body() if path.startswith("/v2/") or path == "/v2" else {"error": failure.body()}
 
 
 def failure_of(error: Exception, identity: str) -> Failure:

@@ -2,13 +2,20 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+from starlette.datastructures import Headers
 
 from bundle.values import Array
 from service.frontend.call import Call
 from service.frontend.http.failures import Failure
+from service.platform.negotiation import chosen
 
 JSON, EVENTS, BYTES = "application/json", "text/event-stream", "application/octet-stream"
+# What the JSON before the bytes of arrays is long.
+JSON_LENGTH_HEADER = "limelight-json-length"  # of limelight.v1
+INFERENCE_LENGTH_HEADER = "inference-header-content-length"  # of the Open Inference Protocol
 
 
 @dataclass(frozen=True)
@@ -16,13 +23,14 @@ class HttpRequest:
     """A request that has arrived. names: parts of its path. headers: by their names in lower case."""
 
     names: Mapping[str, Any]
-    headers: Mapping[str, str]
+    headers: Headers
     body: bytes
 
-    @property
+    @cached_property
     def wants_bytes(self) -> bool:
-        """True where the caller takes arrays as bytes."""
-        return BYTES in self.headers.get("accept", "")
+        """True where the caller takes arrays as bytes rather than as JSON."""
+        found = chosen(",".join(self.headers.getlist("accept")), (JSON, BYTES))
+        return found is not None and found.name == BYTES
 
 
 @dataclass(frozen=True)

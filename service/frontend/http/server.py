@@ -23,8 +23,9 @@ from starlette.routing import Route
 from bundle.errors import LimelightError
 from service.frontend.http.connection import Connection
 from service.frontend.http.exchange import TIMEOUT_HEADER, HttpCalls
-from service.frontend.http.failures import Failure
-from service.frontend.http.methods import JSON, HttpMethod
+from service.frontend.http.failures import Failure, body_at
+from service.frontend.http.heads import CheckedHeads
+from service.frontend.http.methods import INFERENCE_LENGTH_HEADER, JSON, JSON_LENGTH_HEADER, HttpMethod
 from service.frontend.transport.status import REQUEST_ID_KEY
 from service.platform.addresses import address_of, check_free
 from service.platform.descriptors import room_for
@@ -35,6 +36,8 @@ _HANDSHAKE = 10.0  # seconds
 _STOPPING = 1  # seconds that connections get at the end, once no call is inside
 _LARGEST_HEAD = 32 * 1024
 _BACKLOG = 2048
+
+_OF_REQUESTS = INFERENCE_LENGTH_HEADER, "traceparent", "tracestate"
 
 _Page = Callable[[Request], Awaitable[Response]]
 
@@ -76,12 +79,13 @@ class HttpServer:
             *(Route(path, _always(page)) for path, page in pages.items()),
             *(Route(each.path, calls.endpoint(each), methods=[each.verb]) for each in methods),
         ]
-        self._app = Starlette(
+        application = Starlette(
             routes=routes,
             exception_handlers={HTTPException: _no_route},
             middleware=[_cross_origin(settings.origins)] if settings.origins else [],
         )
-        self._app.router.redirect_slashes = False
+        application.router.redirect_slashes = False
+        self._app = CheckedHeads(application, settings)
 
     @asynccontextmanager
     async def listening(self, *, shared: bool) -> AsyncIterator[int]:
@@ -198,9 +202,7 @@ async def _no_route(request: Request, error: Exception) -> Response:
         message = "there is no such path; /openapi.json lists those there are"
     code = grpc.StatusCode.UNIMPLEMENTED if error.status_code == 405 else grpc.StatusCode.NOT_FOUND
     failure = Failure(error.status_code, code, message, [])
-    is_v2 = request.url.path.startswith("/v2/")
-    body = failure.plain_body() if is_v2 else {"error": failure.body()}
-    return Response(orjson.dumps(body), error.status_code, headers, JSON)
+    return Response(orjson.dumps(body_at(request.scope["path"], failure)), error.status_code, headers, JSON)
 
 
 def _cross_origin(origins: Sequence[str]) -> Middleware:
@@ -208,6 +210,6 @@ def _cross_origin(origins: Sequence[str]) -> Middleware:
         CORSMiddleware,
         allow_origins=origins,
         allow_methods=["GET", "POST"],
-        allow_headers=["authorization", "content-type", TIMEOUT_HEADER, REQUEST_ID_KEY],
-        expose_headers=[REQUEST_ID_KEY, "retry-after"],
+        allow_headers=["authorization", "content-type", TIMEOUT_HEADER, REQUEST_ID_KEY, *_OF_REQUESTS],
+        expose_headers=[REQUEST_ID_KEY, "retry-after", JSON_LENGTH_HEADER, INFERENCE_LENGTH_HEADER],
     )

@@ -54,6 +54,7 @@ def test_tokens_open_what_they_open_over_grpc(small: Path, tmp_path: Path) -> No
     rights = {"methods": ["Predict"], "models": ["tiny"], "rows_in_flight": 2}
     file.write_text(entry("whole", whole, {}) + "\n" + entry("narrow", narrow, rights))
     with http_serving(small, tokens=str(file)) as running:
+        assert call(running, "/healthz", headers={"host": "any.name"}).status == 200  # tokens protect, not names
         for headers in ({}, bearer("limelight_wrong"), {"authorization": "Basic bGltZTpsaWdodA=="}):
             answer = call(running, PREDICT, b"{ none of this is read", headers=headers)
             assert (answer.status, answer.error["status"]) == (401, "UNAUTHENTICATED")
@@ -172,9 +173,78 @@ def test_pages_of_named_origins_may_call(small: Path) -> None:
         assert answer.headers["access-control-allow-origin"] == "https://lime.example"
         assert call(running, PREDICT, headers=origin | asked, verb="OPTIONS").status == 200
         answer = call(running, PREDICT, headers={"origin": "https://evil.example"} | asked, verb="OPTIONS")
-        assert answer.status == 400 and "access-control-allow-origin" not in answer.headers
-    with http_serving(small) as running:
-        assert "access-control-allow-origin" not in call(running, PREDICT, GOOD, headers=origin).headers
+        assert answer.status == 403 and "access-control-allow-origin" not in answer.headers
+
+
+@pytest.fixture(scope="module")
+def explicit(small: Path) -> Iterator[Running]:
+    """A server whose callers load and unload, and where pages of one origin may call."""
+    with http_serving(small, model_control="explicit", http_origins="https://lime.example") as running:
+        yield running
+
+
+UNLOAD = "/v2/repository/models/tiny/unload"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        (UNLOAD, {"origin": "https://evil.example"}, 403),
+        (UNLOAD, {"origin": "null"}, 403),
+        (UNLOAD, {"origin": "http://127.0.0.1:1"}, 403),  # another port is another origin
+        (UNLOAD, {"origin": "https://lime.example.evil.example", "sec-fetch-site": "cross-site"}, 403),
+        (UNLOAD, {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),
+        (UNLOAD, {"sec-fetch-site": "same-site"}, 403),
+        ("/v1/models/tiny:predict", {"origin": "https://evil.example"}, 403),
+        ("/v1/models", {"origin": "https://evil.example"}, 403),
+        ("/v1/models", {"sec-fetch-site": "cross-site"}, 200),  # a page cannot read what it gets
+        (
+            "/v1/models",
+            {"sec-fetch-site": "same-origin", "origin": "http://localhost:8080", "host": "localhost:8080"},
+            200,
+        ),
+        ("/v1/models", {"sec-fetch-site": "none"}, 200),
+        ("/v1/models/tiny:predict", {"origin": "https://lime.example", "sec-fetch-site": "cross-site"}, 200),
+        ("/v1/models", {"host": "evil.example"}, 403),
+        ("/v1/models", {"host": "127.0.0.1.evil.example:8080", "origin": "http://127.0.0.1.evil.example:8080"}, 403),
+        ("/v1/models", {"host": "localhost.evil.example"}, 403),
+        ("/v1/models", {"host": "evil.example."}, 403),
+        ("/v1/models", {"host": "me@localhost"}, 403),
+        *(
+            ("/v1/models", {"host": host}, 200)
+            for host in ("LOCALHOST:9", "a.localhost", "[::1]:80", "10.0.0.1", "box")
+        ),
+        ("/v1/models", {"host": "lime.example"}, 200),  # as a proxy on this machine passes it on
+    ],
+)
+def test_pages_of_other_origins_can_do_nothing(
+    explicit: Running, path: str, headers: dict[str, str], status: int
+) -> None:
+    body = None if path == "/v1/models" else b"" if path == UNLOAD else GOOD
+    answer = call(explicit, path, body, headers=headers)
+    assert answer.status == status
+    if status == 403 and path.startswith("/v2"):
+        assert answer.json["status"] == "PERMISSION_DENIED" and "may not call" in answer.json["error"]
+    elif status == 403:
+        assert answer.error["status"] == "PERMISSION_DENIED" and answer.headers["x-request-id"]
+    assert call(explicit, "/v2/models/tiny/ready").status == 200
+
+
+def test_a_body_that_is_not_there_needs_no_media_type(explicit: Running) -> None:
+    assert call(explicit, UNLOAD, b"", headers={"content-type": "text/plain"}).status == 200
+    answer = call(explicit, "/v2/repository/models/tiny/load", b"{}", headers={"content-type": "text/plain"})
+    assert answer.status == 415 and "send application/json or application/octet-stream" in answer.json["error"]
+    assert call(explicit, "/v2/repository/models/tiny/load", verb="POST").status == 200
+
+
+def test_pages_can_send_and_read_every_header_that_is_described(explicit: Running) -> None:
+    sent = "authorization content-type x-request-timeout x-request-id inference-header-content-length traceparent"
+    asked = {"origin": "https://lime.example", "access-control-request-method": "POST"}
+    asked["access-control-request-headers"] = f"{sent} tracestate".replace(" ", ", ")
+    assert call(explicit, PREDICT, headers=asked, verb="OPTIONS").status == 200
+    answer = call(explicit, PREDICT, GOOD, headers={"origin": "https://lime.example"})
+    exposed = "x-request-id retry-after limelight-json-length inference-header-content-length"
+    assert set(answer.headers["access-control-expose-headers"].split(", ")) == set(exposed.split())
 
 
 def test_numbers_have_a_limit_of_their_own(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:

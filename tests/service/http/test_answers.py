@@ -13,7 +13,7 @@ from bundle.wire import DTYPES, to_array, to_tensor
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from tests.kit import bundles
 from tests.kit.serving import Running, attend, generate, predict, text
-from tests.service.http.calls import call, events, texts
+from tests.service.http.calls import call, connected, events, texts, told
 
 WORDS = st.lists(st.sampled_from([*bundles.WORDS, "unheard"]), min_size=1, max_size=5).map(" ".join)
 ENOUGH = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -125,6 +125,24 @@ def test_arrays_come_as_bytes_where_the_caller_takes_them(running: Running) -> N
 
 
 @pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("application/json, application/octet-stream;q=0.5", "application/json"),
+        ("application/octet-stream;q=0, */*", "application/json"),
+        ("APPLICATION/OCTET-STREAM, application/json;q=0.9", "application/octet-stream"),
+        ("application/json;q=0.2\r\naccept: application/octet-stream;q=0.3", "application/octet-stream"),
+        ("text/html", "application/json"),
+    ],
+)
+def test_what_a_caller_takes_is_read_with_its_qualities(running: Running, accept: str, kind: str) -> None:
+    with connected(running) as connection:
+        connection.sendall(
+            f"GET /v1/models HTTP/1.1\r\nhost: x\r\naccept: {accept}\r\nconnection: close\r\n\r\n".encode()
+        )
+        assert f"\r\ncontent-type: {kind}\r\n" in told(connection).decode("latin-1")
+
+
+@pytest.mark.parametrize(
     "tensor",
     [
         {"dataType": "DATA_TYPE_INT64", "data": [4, 5]},
@@ -151,6 +169,7 @@ def test_models_are_listed_and_described(running: Running) -> None:
 def test_tokens_are_events(running: Running) -> None:
     request = {"instance": {"inputs": {"text": {"text": "the cat sat"}}}, "attention": {}}
     answer = call(running, "/v1/models/echo:generate", request)
+    assert answer.headers["x-accel-buffering"] == "no"  # nginx passes each on at once
     found = events(answer)
     grpc_request = generate("echo", text("the cat sat"))
     grpc_request.attention.SetInParent()

@@ -13,6 +13,7 @@ from service.admission.memory import MemoryBudget
 from service.codecs.json.v1 import error_body, error_event
 from service.errors import QueueFullError
 from service.frontend.call import Call
+from service.frontend.http import connection
 from service.frontend.http.body import BodyReader
 from service.frontend.http.exchange import HttpCalls
 from service.frontend.http.methods import EventsHttp, HttpRequest, HttpResponse, UnaryHttp
@@ -122,7 +123,9 @@ def tried(test: Callable[[Handlers, DrainGate, int], Awaitable[Any]]) -> Any:
 
 
 @pytest.mark.parametrize("path", ["/wait", "/stream"])
-def test_a_caller_who_leaves_ends_the_handler(path: str) -> None:
+def test_a_caller_who_leaves_ends_the_handler(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_LOOK_SECONDS", 0.05)
+
     async def test(handlers: Handlers, drain: DrainGate, port: int) -> None:
         _, writer = await send(port, path)
         await asyncio.wait_for(handlers.begun.wait(), 30)
@@ -130,6 +133,24 @@ def test_a_caller_who_leaves_ends_the_handler(path: str) -> None:
         await asyncio.wait_for(handlers.ended.wait(), 30)
 
     tried(test)
+
+
+def test_a_caller_who_sends_no_more_and_waits_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked whether it is there by what a client passes over."""
+    monkeypatch.setattr(connection, "_LOOK_SECONDS", 0.02)
+
+    async def asked(port: int, path: str) -> bytes:
+        reader, writer = await send(port, path, "x-request-timeout: 0.2\r\n")
+        writer.write_eof()
+        whole = await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+        return whole
+
+    whole = tried(lambda handlers, drain, port: asked(port, "/wait"))
+    *asides, last = whole.split(b"HTTP/1.1 ")[1:]
+    assert len(asides) >= 2 and set(asides) == {b"100 Continue\r\n\r\n"} and last.startswith(b"504 ")
+    whole = tried(lambda handlers, drain, port: asked(port, "/stream"))
+    assert whole.startswith(b"HTTP/1.1 200 ") and whole.count(b"\r\n:\n\n\r\n") >= 2 and b"event: error" in whole
 
 
 @pytest.mark.parametrize("path", ["/wait", "/stream"])

@@ -119,6 +119,21 @@ def one(**fields: Any) -> dict[str, Any]:
     return {"inputs": [{"name": "ids", "shape": [1, 2], "datatype": "INT64", "data": [4, 5], **fields}]}
 
 
+# What a caller counts is bounded before anything is made of it: the product of so many sizes takes half a minute.
+COUNTED = [
+    (one(shape=[2**63 - 1] * 60_000), "inputs[0].shape has 60000 entries; at most 9 are allowed"),
+    (one(datatype="FP32", data=[], shape=[1] * 10), "inputs[0].shape has 10 entries; at most 9 are allowed"),
+    ({"inputs": [{}] * 1001}, "inputs has 1001 entries; at most 1000 are allowed"),
+    (words("a", outputs=[{}] * 1001), "outputs has 1001 entries; at most 1000 are allowed"),
+    (words("a", parameters=dict.fromkeys(map(str, range(1001)))), "parameters has 1001 entries; at most 1000"),
+    (one(parameters=dict.fromkeys(map(str, range(1001)))), "inputs[0].parameters has 1001 entries; at most 1000"),
+    (
+        words("a", outputs=[{"name": "encoder.0.self"}], parameters={"limelight_heads": " " * 17 + "0"}),
+        'parameters["limelight_heads"] is \'   ',
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -134,7 +149,10 @@ def one(**fields: Any) -> dict[str, Any]:
         (one(datatype="INT3"), "inputs[0].datatype is 'INT3'; it may be BOOL"),
         (one(datatype="BYTES"), "inputs[0].data has 4 as element 0; BYTES take texts"),
         (one(shape=["1"]), 'inputs[0].shape has "1"; it takes whole numbers'),
-        (one(shape=[]), "inputs[0].data has 2 elements; shape [] needs 1"),
+        (one(shape=[]), "inputs[0].shape is empty; its first axis counts the rows"),
+        (one(shape=[1, -2]), "inputs[0].shape has a negative size: [1, -2]"),
+        (one(shape=[2**62] * 9), "inputs[0].data has 2 elements; shape [4611686018427387904, "),
+        *COUNTED,
         (one(name=3), "inputs[0].name is 3; it takes a text"),
         (one(extra=3), "inputs[0].extra is no field here"),
         (one(parameters=[]), "inputs[0].parameters is a list; it takes an object"),
@@ -151,6 +169,13 @@ def test_what_cannot_be_read_is_told_where_and_why(running: Running, body: Any, 
     assert answer.status == 400 and message in answer.json["error"]
     assert (answer.json["code"], answer.json["status"]) == (400, "INVALID_ARGUMENT")
     assert call(running, INFER, words("the cat")).status == 200
+
+
+def test_parameters_of_loading_are_counted(running: Running) -> None:
+    many = {"parameters": dict.fromkeys(map(str, range(1001)), 1)}
+    for path in ("load", "unload"):
+        answer = call(running, f"/v2/repository/models/tiny/{path}", many)
+        assert answer.status == 400 and "parameters has 1001 entries; at most 1000" in answer.json["error"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import socket
 import time
 from typing import Any
 
+import h11
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,6 +33,7 @@ NAMES = st.sampled_from(
     "generation strategy stop seed outputs name datatype parameters id limelight_heads pool size".split()
 )
 IDS = 'instances[0].inputs["ids"].tensor'
+NESTED: Any = json.loads("[" * 900 + "]" * 900)
 INT64, FLOAT32 = "DATA_TYPE_INT64", "DATA_TYPE_FLOAT32"
 
 
@@ -88,6 +90,9 @@ INT64, FLOAT32 = "DATA_TYPE_INT64", "DATA_TYPE_FLOAT32"
         (tensor(dataType=INT64, data=[[1, 2], [3]]), f"{IDS}.data[1]", "has 1 elements; the first of its axis has 2"),
         (tensor(dataType=INT64, data=[[[1], 2]]), f"{IDS}.data[0][1]", "is 2; the first of its axis has 1"),
         (tensor(dataType=INT64, data=[[1]], shape=[2]), f"{IDS}.shape", "is [2]; data has [1, 1]"),
+        (tensor(dataType=INT64, data=[[1]], shape=["1", "2"]), f"{IDS}.shape", "is [1, 2]; data has [1, 1]"),
+        (tensor(dataType=INT64, data=[[1]], shape=NESTED), f"{IDS}.shape[0]", "is a list; it takes a whole number"),
+        (tensor(dataType=INT64, data=NESTED), f"{IDS}.data", "has more than 9 axes"),
         (tensor(dataType=INT64, data=[1, 2], shape=[3]), f"{IDS}.data", "has 16 bytes; INT64 of shape [3] needs 24"),
         (
             {"instances": [{"inputs": {"nothing": {"text": "a"}}}]},
@@ -151,7 +156,10 @@ def test_what_is_no_path_method_or_media_type_is_said(running: Running) -> None:
         assert answer.status == 415 and answer.field == "content-type"
     answer = call(running, PREDICT, GOOD, headers={"content-encoding": "gzip"})
     assert answer.status == 415 and answer.field == "content-encoding"
-    assert call(running, PREDICT, GOOD, headers={"content-type": "Application/JSON; charset=utf-8"}).status == 200
+    answer = call(running, PREDICT, GOOD, headers={"content-encoding": "identity, x-gzip"})
+    assert answer.status == 415 and answer.field == "content-encoding"
+    for headers in ({"content-type": "Application/JSON; charset=utf-8"}, {"content-encoding": "Identity,"}):
+        assert call(running, PREDICT, GOOD, headers=headers).status == 200
 
 
 def test_what_is_too_large_is_refused_whether_its_size_is_stated_or_not(running: Running) -> None:
@@ -239,6 +247,109 @@ def test_what_is_no_http_is_refused(running: Running) -> None:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + b"a: b\r\n" * 8_000)  # and no end
         assert told(connection).startswith(b"HTTP/1.1 400 ")
     check_answers(running)
+
+
+DATA = json.dumps(GOOD).encode()
+SINGLE = (
+    "authorization content-encoding content-type inference-header-content-length origin sec-fetch-site traceparent "
+    "x-request-id x-request-timeout"
+).split()
+CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(DATA), DATA)
+
+
+@pytest.mark.parametrize(
+    ("line", "more", "status", "message"),
+    [
+        ("HTTP/1.1", "content-length: 9\r\ntransfer-encoding: chunked", 400, "is set beside content-length"),
+        ("HTTP/1.0", "transfer-encoding: chunked", 400, "transfer-encoding is none of HTTP/1.0"),
+        ("HTTP/2.0", "transfer-encoding: chunked", 505, "the request is HTTP/2.0; this port speaks HTTP/1.1"),
+        ("HTTP/0.9", "transfer-encoding: chunked", 505, "the request is HTTP/0.9; this port speaks HTTP/1.1"),
+        ("HTTP/1.1", "a:\r\n" * 260 + "transfer-encoding: chunked", 431, "headers; at most 256 are allowed"),
+        *(("HTTP/1.1", f"{each}: 1\r\n{each}: 1\r\ntransfer-encoding: chunked", 400, f"{each} is") for each in SINGLE),
+    ],
+)
+def test_what_a_proxy_may_read_in_another_way_is_refused(
+    running: Running, line: str, more: str, status: int, message: str
+) -> None:
+    """And what comes behind it is no request: nobody knows where it begins."""
+    for path in (PREDICT, f"/{INFER}"):
+        with connected(running) as connection:
+            connection.sendall(f"POST {path} {line}\r\nhost: x\r\n{more}\r\n\r\n".encode() + CHUNKED)
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            head, _, body = told(connection).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 %d " % status) and b"connection: close" in head.lower()
+        error = json.loads(body)["error"]
+        assert message in (error if path != PREDICT else error["message"])
+
+
+def test_a_target_may_be_a_whole_url(running: Running) -> None:
+    """Its host counts, and not that of the header."""
+    for target, host, status in (
+        ("http://localhost:1/healthz", "evil.example", b"200"),
+        ("HTTP://localhost?a", "x", b"404"),
+        ("http://evil.example/healthz", "localhost", b"403"),
+        ("http://me@localhost/healthz", "x", b"404"),
+    ):
+        with connected(running) as connection:
+            connection.sendall(f"GET {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+            assert told(connection)[9:12] == status
+
+
+def test_a_body_in_crumbs_is_refused_and_not_parsed_on(running: Running) -> None:
+    head = _head(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
+    for path, status in ((PREDICT, b"400"), ("/nothing", b"404")):
+        with connected(running) as connection:
+            connection.sendall(head.replace(PREDICT.encode(), path.encode()) + b"1\r\n \r\n" * 50_000)
+            connection.sendall(b"zz is no size of a chunk")
+            whole = told(connection)
+        assert whole[9:12] == status and b"connection: close" in whole.lower() and whole.count(b"HTTP/1.1 ") == 1
+    assert b"next to nothing; send fewer and larger chunks" not in whole
+    with connected(running) as connection:
+        connection.sendall(head + b"".join(b"1\r\n%c\r\n" % each for each in DATA) + b"0\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("tail", [b"1;" + b"a" * 100_000, b"0\r\n" + b"a: b\r\n" * 20_000])
+def test_what_stands_around_chunks_is_bounded(running: Running, tail: bytes) -> None:
+    with connected(running) as connection:
+        connection.sendall(_head(0).replace(b"content-length: 0", b"transfer-encoding: chunked") + tail)
+        assert told(connection).startswith(b"HTTP/1.1 400 ")
+
+
+def test_others_are_answered_between_the_slices_of_a_body(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read of 256 KiB in chunks of a byte is 40,000 of them; what is parsed at a time is counted."""
+    if running.server.settings.frontends:
+        pytest.skip("the server is in another process")
+    parsed: list[int] = []
+    receive = h11.Connection.receive_data
+
+    def counted(self: h11.Connection, data: bytes) -> None:
+        parsed.append(len(data))
+        receive(self, data)
+
+    monkeypatch.setattr(h11.Connection, "receive_data", counted)
+    with connected(running) as connection:
+        connection.sendall(_head(0).replace(b"content-length: 0", b"transfer-encoding: chunked"))
+        connection.sendall(b"1\r\n \r\n" * 8_000)
+        connection.sendall(b"%x\r\n%s\r\n0\r\n\r\n" % (len(DATA), DATA))
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+    assert max(parsed) <= 1024 and min(parsed[2:-1]) == 256 and sum(parsed) > 48_000
+
+
+def test_callers_who_send_no_more_are_answered(running: Running) -> None:
+    """As those of `nc -N`, also where several requests are on the way."""
+    stream = json.dumps({"instance": GOOD["instances"][0]}).encode()
+    for sent, answers in (
+        (_head(len(DATA)) + DATA, 1),
+        ((_head(len(DATA)) + DATA) * 3, 3),
+        (_head(len(stream), "/v1/models/echo:generate") + stream, 1),
+    ):
+        with connected(running) as connection:
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            whole = told(connection)
+        assert whole.count(b"HTTP/1.1 200 ") == answers and b"HTTP/1.1 100" not in whole
+    assert b"event: end" in whole
 
 
 def test_a_connection_serves_one_request_after_the_other(running: Running) -> None:

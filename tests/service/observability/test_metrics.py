@@ -123,6 +123,21 @@ def test_openmetrics_is_served_to_a_scraper_that_prefers_it(server: MetricsServe
     assert families["limelight_stage_duration_seconds"].type == "histogram"
 
 
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("application/openmetrics-text;q=0, text/plain", "text/plain"),
+        ("application/openmetrics-text;version=1.0.0;q=0.2, text/plain;q=0.9", "text/plain"),
+        ("Application/OpenMetrics-Text;q=0.9, text/plain;q=0.2", "application/openmetrics-text"),
+        ("text/*;q=0.1, application/*", "application/openmetrics-text"),
+        ("*/*", "text/plain"),
+    ],
+)
+def test_the_format_is_the_one_that_is_taken_most_gladly(server: MetricsServer, accept: str, kind: str) -> None:
+    with get(server, Accept=accept) as response:
+        assert response.headers.get_content_type() == kind
+
+
 def test_a_large_page_goes_out_whole_and_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
     for number in range(2000):
@@ -142,6 +157,14 @@ def test_a_page_is_compressed_for_a_scraper_that_accepts_it(server: MetricsServe
     with get(server) as plain, get(server, Accept_Encoding="deflate, gzip") as packed:
         assert packed.headers["Content-Encoding"] == "gzip" and "Content-Encoding" not in plain.headers
         assert gzip.decompress(packed.read()) == plain.read()
+    with get(server, Accept_Encoding="gzip;q=0, *") as refused:
+        assert "Content-Encoding" not in refused.headers
+
+
+def test_pages_whose_name_points_here_read_nothing(server: MetricsServer) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        get(server, Host="evil.example:9464")
+    assert get(server, Host="localhost:9464").status == 200
 
 
 def test_head_gets_the_headers_of_the_page(server: MetricsServer) -> None:

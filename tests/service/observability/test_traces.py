@@ -1,6 +1,7 @@
 """Traces reach a collector as spans of a call and of its stages, whichever process a stage was in."""
 
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +25,8 @@ from tests.kit.serving import attend, eventually, free_port, generate, predict, 
 trace_pb = pytest.importorskip(
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="the extra tracing is not installed"
 )
+
+otlp = pytest.importorskip("service.observability.otlp", reason="the extra tracing is not installed")
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENTED = (("traceparent", f"00-{TRACE}-{PARENT}-01"),)
@@ -151,6 +154,24 @@ def test_a_call_over_http_is_a_span_in_its_callers_trace(traced: tuple[Any, Coll
     assert [each.name for each in collector.stages(call)] == STAGES
 
 
+def test_no_text_of_a_caller_is_in_a_span(traced: tuple[Any, Collector]) -> None:
+    """Of a caller's trace there are the two numbers and whether it is sampled, over gRPC and HTTP alike."""
+    running, collector = traced
+    said = (("traceparent", f"00-{TRACE}-{PARENT}-ff"), ("tracestate", "k=SECRET"), ("baggage", "k=SECRET"))
+    body = json.dumps({"instances": [{"inputs": {"text": {"text": "the cat"}}}]}).encode()
+    headers = {"content-type": "application/json", **dict(said)}
+    request = urllib.request.Request(f"{running.server.http_url}/v1/models/tiny:predict", body, headers)
+    for send in (
+        lambda: running.stub.Predict(predict("tiny", text("the cat")), metadata=said),
+        lambda: urllib.request.urlopen(request, timeout=30).close(),
+    ):
+        collector.spans.clear()
+        send()
+        spans = [call := collector.call("Predict"), *collector.stages(call)]
+        assert len(spans) == 5 and all(not each.trace_state for each in spans)
+        assert call.trace_id.hex() == TRACE and b"SECRET" not in b"".join(each.SerializeToString() for each in spans)
+
+
 def test_a_call_that_fails_has_its_status(traced: tuple[Any, Collector]) -> None:
     running, collector = traced
     with pytest.raises(grpc.RpcError):
@@ -187,6 +208,93 @@ def test_a_protocol_that_is_not_there_is_named(repository: Path, monkeypatch: py
         serving(repository, tracing=True),
     ):
         pass
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Collector]:
+    collector = Collector()
+    yield collector
+    collector.server.shutdown()
+
+
+EVERY = {"OTEL_EXPORTER_OTLP_PROTOCOL": "", "OTEL_TRACES_SAMPLER": "", "OTEL_BSP_MAX_QUEUE_SIZE": ""}
+NOWHERE = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "parent"),
+    [
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "HERE/", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": ""}, PARENT),
+        (NOWHERE | {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "HERE/any"}, PARENT),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "HTTP/protobuf"}, PARENT),
+        ({"OTEL_PROPAGATORS": ""}, PARENT),
+        ({"OTEL_PROPAGATORS": "baggage, TraceContext,nothing"}, PARENT),
+        ({"OTEL_PROPAGATORS": "tracecontext,None"}, ""),
+        ({"OTEL_PROPAGATORS": "baggage"}, ""),
+        ({"OTEL_TRACES_EXPORTER": "OTLP", "OTEL_SDK_DISABLED": "no"}, PARENT),
+        ({"OTEL_EXPORTER_OTLP_TIMEOUT": "1", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "20000"}, PARENT),
+        ({"OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}, PARENT),
+    ],
+)
+def test_variables_count_as_their_specification_has_it(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], parent: str
+) -> None:
+    """The one for traces before that for all, the empty one not at all, words in any capitals."""
+    collector.spans.clear()
+    for name, value in (EVERY | {"OTEL_EXPORTER_OTLP_ENDPOINT": "HERE"} | variables).items():
+        monkeypatch.setenv(name, value.replace("HERE", collector.address))
+    assert otlp.is_on()
+    tracer = otlp.OtlpTracer()
+    tracer.begin("a.Service", "Method", PARENTED).end("OK", {})
+    tracer.close()
+    assert collector.call("Method").parent_span_id.hex() == parent
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "on"),
+    [
+        ("OTEL_SDK_DISABLED", "TRUE", False),
+        ("OTEL_SDK_DISABLED", " ", True),
+        ("OTEL_SDK_DISABLED", "1", True),
+        ("OTEL_TRACES_EXPORTER", "None", False),
+        ("OTEL_TRACES_EXPORTER", "", True),
+    ],
+)
+def test_tracing_is_turned_off_by_variables(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, on: bool
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert otlp.is_on() is on
+
+
+def test_a_timeout_is_in_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collector that does not answer holds the end for as long as it says."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "200")
+        tracer = otlp.OtlpTracer()
+        tracer.begin("a.Service", "Method", ()).end("OK", {})
+        closing = threading.Thread(target=tracer.close, daemon=True)
+        closing.start()
+        closing.join(30)  # 200 seconds otherwise
+        assert not closing.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"OTEL_TRACES_EXPORTER": "otlp,zipkin"}, "OTEL_TRACES_EXPORTER has 'zipkin'; traces are sent by otlp"),
+        ({"OTEL_BSP_MAX_QUEUE_SIZE": "10"}, "the OTEL_[*] variables cannot be used for traces: "),
+        ({"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "x"}, "the OTEL_[*] variables cannot be used for traces: "),
+    ],
+)
+def test_variables_that_cannot_be_used_are_named(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], message: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(LimelightError, match=message):
+        assert otlp.is_on() and otlp.OtlpTracer()
 
 
 def test_a_missing_package_is_named_with_its_extra(repository: Path) -> None:

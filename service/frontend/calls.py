@@ -40,10 +40,12 @@ class InstanceSource(Protocol):
     """The instances of a call, in the form of its protocol. For any thread.
 
     size: bytes of all of them. has_tensors_only: none is a text, an image or another value that is preprocessed.
+    has_interventions: some have.
     """
 
     size: int
     has_tensors_only: bool
+    has_interventions: bool
 
     def __len__(self) -> int: ...
 
@@ -97,6 +99,7 @@ class PreparedInstance:
 
     labels: the label sets that its answer refers to, encoded, as far as the inputs decide them. attention: bound of the
     bytes of its maps in the answer. computing: of what an engine holds until they are reduced. nanoseconds: it took.
+    interventions: not yet among the row's tensors. given: bytes that they take there.
     """
 
     instance: Instance
@@ -106,6 +109,8 @@ class PreparedInstance:
     attention: int
     computing: int
     nanoseconds: int
+    interventions: Sequence[Intervention]
+    given: int
 
 
 @dataclass(frozen=True)

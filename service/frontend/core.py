@@ -31,12 +31,12 @@ from service.frontend.calls import (
     Provenance,
     WholeServer,
 )
-from service.frontend.interventions import intervened_bytes, with_interventions
+from service.frontend.interventions import given_bytes, intervened_bytes, with_interventions
 from service.frontend.models import Model, Models
 from service.frontend.preprocessing import PreprocessingPool
 from service.frontend.results import Answered
 from service.frontend.signals import AttentionSignals
-from service.frontend.sizes import Measured, Wanted, check_computed
+from service.frontend.sizes import Measured, Wanted, check_computed, check_given
 from service.ipc.boundary import (
     ChunkResult,
     GenerationBegun,
@@ -132,6 +132,7 @@ class Core:
             preprocess = time.perf_counter_ns() - before
             held = self._hold(checked, prepared, size)
             try:
+                prepared = await self._intervened(checked, prepared, call)
                 results = await checked.model.engine().answer(_inference(checked, prepared, call))
                 predictions = [self.predicted(checked, *each) for each in zip(prepared, results, strict=True)]
             except BaseException:
@@ -184,7 +185,7 @@ class Core:
         # Chunks that are computed ahead, each as it is computed and as it is sent, and the transport's copy.
         ahead = 2 * (_CHUNKS_AHEAD) * chunk_bytes
         with self._memory.hold(2 * size + ahead + max(each.computing for each in prepared)):
-            for place, one in enumerate(prepared):
+            for place, one in enumerate(await self._intervened(checked, prepared, call)):
                 engine = checked.model.engine()
                 async with aclosing(engine.stream(_inference(checked, [one], call), chunk_bytes)) as events:
                     async for event in events:
@@ -204,8 +205,9 @@ class Core:
         checked = self._checked(request, call, generates=True)
         if checked.plan is not None:
             validation.check_by_tokens(checked.schema, checked.wanted.attention, checked.plan)
-        (one,), size = await self._prepared(checked, call)
-        with self._failures_counted(checked, started), self._memory.hold(size + one.computing):
+        prepared, size = await self._prepared(checked, call)
+        with self._failures_counted(checked, started), self._memory.hold(size + prepared[0].computing):
+            (one,) = await self._intervened(checked, prepared, call)
             engine = checked.model.engine()
             async with aclosing(engine.generate(_inference(checked, [one], call))) as events:
                 async for event in events:
@@ -380,13 +382,33 @@ class Core:
             size = sizes.checked_stream(measured, checked.wanted, checked.plan, checked.stream_limit)
         else:
             size = sizes.checked(measured, checked.wanted)
-        if checked.plan is not None:
+        if checked.plan is not None or instances.has_interventions:
             largest = max(each.computing for each in prepared)
             check_computed(largest, self._memory.limit, streamed=checked.stream_limit is not None)
+        given = sum(each.given for each in prepared)
+        check_given(given, self._memory.limit)
         took = time.perf_counter_ns() - started
         self.stage(Stage.PREPROCESS, took, call)
         call.traced("preprocess", took)
-        return prepared, size
+        return prepared, size + given
+
+    async def _intervened(
+        self, checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call
+    ) -> Sequence[PreparedInstance]:
+        """Add the tensors of interventions to the rows, once their memory is held: a few bytes can ask for whole maps.
+
+        Raises: InputError naming the field; DeadlineError.
+        """
+        if not checked.request.instances.has_interventions:
+            return prepared
+        schema = checked.schema
+
+        def one(place: int) -> PreparedInstance:
+            each = prepared[place]
+            steps = schema.steps(each.row, checked.wanted.generation)
+            return replace(each, row=with_interventions(each.row, each.interventions, schema, steps, call.deadline))
+
+        return await self._preprocessing.run(len(prepared), one, call.deadline)
 
     async def _prepared_on_threads(
         self, checked: CheckedCall, count: int, one: Callable[[int], PreparedInstance], call: Call
@@ -469,9 +491,6 @@ def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -
     instance = instances.read(place, schema)
     row = schema.preprocessor.row(instance, field=instances.path(place), truncate=checked.request.truncate)
     interventions = instances.interventions(place)
-    steps = schema.steps(row, wanted.generation) if interventions else 0
-    if interventions:
-        row = with_interventions(row, interventions, schema, steps)
     if plan is not None:
         check_instance(plan, row.labels)
     encode = checked.request.encode_labels
@@ -479,17 +498,22 @@ def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -
     streamed = checked.stream_limit is not None
     attention = 0 if plan is None else checked.model.sizes.attention(row, wanted.generation, plan)
     computing = checked.model.sizes.computing(row, wanted, streamed=streamed) + (0 if streamed else attention)
+    given = 0
     if interventions:
+        steps = schema.steps(row, wanted.generation)
+        given = given_bytes(row, interventions, schema, steps)
         computing += intervened_bytes(row, schema, steps)
     took = time.perf_counter_ns() - started
-    return PreparedInstance(instance, row, instances.seed(place), labels, attention, computing, took)
+    seed = instances.seed(place)
+    return PreparedInstance(instance, row, seed, labels, attention, computing, took, interventions, given)
 
 
 def _is_light(checked: CheckedCall, instances: InstanceSource) -> bool:
     """True for instances that are prepared in less time than it takes to hand them to a thread."""
     attention, plan = checked.wanted.attention, checked.plan
     maps = 0 if plan is None else len(plan.selected) * len(instances)
-    if maps > _INLINE_MAPS or checked.request.is_large or attention.query_groups or attention.key_groups:
+    is_grouped = attention.query_groups or attention.key_groups
+    if maps > _INLINE_MAPS or checked.request.is_large or instances.has_interventions or is_grouped:
         return False
     if instances.size > _INLINE_TENSORS:
         return False

@@ -17,6 +17,10 @@ from service.frontend.sizes import Wanted
 from service.ipc.boundary import GenerationSettings, RowResult
 from service.observability.counters import Snapshot
 
+# The bytes of an answer from which it is made on a thread, and as many as take the time of one typed result.
+_LARGE_ANSWER = 2**18
+_BYTES_OF_RESULT = 2**12
+
 
 class WholeServer(Protocol):
     """Functions of the whole server, in which its other processes take part."""
@@ -115,12 +119,21 @@ class PreparedInstance:
 
 @dataclass(frozen=True)
 class CheckedCall:
-    """A call's options once its model is known. stream_limit: bytes of a stream's attention; None for other calls."""
+    """A call's options once its model is known. stream_limit: bytes of a stream's attention; None for other calls.
+    size: bound of the answer's bytes, or of a stream's first message; 0 before the instances are prepared.
+    """
 
     model: Model
     wanted: Wanted
     request: CallRequest
     stream_limit: int | None = None
+    size: int = 0
+
+    @property
+    def is_large(self) -> bool:
+        """True where making the answer would hold up the event loop for some milliseconds."""
+        results = len(self.model.builders) * len(self.request.instances)
+        return self.size + results * _BYTES_OF_RESULT >= _LARGE_ANSWER
 
     @property
     def plan(self) -> AttentionPlan | None:
@@ -181,12 +194,3 @@ class Inference:
     held: Held
     preprocess: int
     started: int
-
-    @property
-    def array_bytes(self) -> int:
-        """Bytes of its arrays."""
-        return sum(
-            sum(each.weights.nbytes for each in prediction.result.maps)
-            + sum(each.nbytes for each in prediction.outputs.values())
-            for prediction in self.predictions
-        )

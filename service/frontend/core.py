@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from service.admission.lateness import check_in_time
@@ -62,10 +63,11 @@ T = TypeVar("T")
 # itself, well within a millisecond; images never, whose bytes do not tell their size.
 _INLINE_REQUEST, _INLINE_TENSORS = 1024, 8192
 _INLINE_MAPS = 256  # of all instances, each of which is measured
+_INLINE_RESULTS = 256  # likewise
 _RETRY_AFTER = 1.0
 _SETTLING = 30.0  # seconds until a version that engines have loaded is known here, at most
 _CHUNKS_AHEAD = 8  # chunks of a stream that are computed before their reader takes them, at most about
-LARGE_ANSWER = 2**18  # bytes of arrays from which an answer is put together on a thread
+_ANSWER_THREADS = 2  # that make large answers, which takes the interpreter more than the cores
 CHUNK_FRAME = 256  # bytes of a chunk's message beside its arrays
 
 
@@ -98,13 +100,15 @@ class Core:
         self._memory = memory
         self._quotas = quotas
         self._preprocessing = PreprocessingPool(settings.preprocess_count)
+        self._answering = PreprocessingPool(min(settings.preprocess_count, _ANSWER_THREADS), "answer")
         self._preprocessed: Counter[tuple[str, int]] = Counter()  # rows that threads preprocess, by model
         self.calls = 0  # so far
         self._whole = whole
 
     def close(self) -> None:
-        """Preprocess no more."""
+        """Preprocess no more, and make no large answers."""
         self._preprocessing.close()
+        self._answering.close()
 
     def find(self, name: str, version: int, call: Call) -> Model:
         """Find a model that can answer, and keep it until the call ends: an unload waits for that.
@@ -129,12 +133,14 @@ class Core:
                 validation.check_sequences(checked.schema, checked.wanted.generation, checked.wanted.attention)
             before = time.perf_counter_ns()
             prepared, size = await self._prepared(checked, call)
+            checked = replace(checked, size=size)
             preprocess = time.perf_counter_ns() - before
             held = self._hold(checked, prepared, size)
             try:
                 prepared = await self._intervened(checked, prepared, call)
                 results = await checked.model.engine().answer(_inference(checked, prepared, call))
-                predictions = [self.predicted(checked, *each) for each in zip(prepared, results, strict=True)]
+                parts = [partial(_predicted, checked, *each) for each in zip(prepared, results, strict=True)]
+                predictions = await self.made(checked, parts, call)
             except BaseException:
                 held.release()
                 raise
@@ -154,8 +160,7 @@ class Core:
         held, began = inference.held, time.perf_counter_ns()
         with self._failures_counted(inference.checked, inference.started):
             try:
-                is_large = inference.array_bytes >= LARGE_ANSWER
-                data = await asyncio.to_thread(encode, inference) if is_large else encode(inference)
+                (data,) = await self.made(inference.checked, [partial(encode, inference)], call)
             except BaseException:
                 held.release()
                 raise
@@ -181,6 +186,7 @@ class Core:
         assert checked.plan is not None
         validation.check_by_rows(checked.wanted.attention)
         prepared, size = await self._prepared(checked, call)
+        checked = replace(checked, size=size)
         chunk_bytes = min(settings.chunk_bytes, checked.wanted.limit) - CHUNK_FRAME
         # Chunks that are computed ahead, each as it is computed and as it is sent, and the transport's copy.
         ahead = 2 * (_CHUNKS_AHEAD) * chunk_bytes
@@ -191,7 +197,9 @@ class Core:
                     async for event in events:
                         if isinstance(event, StreamBegun):
                             _trace_engine([event.result], call)
-                            yield checked, place, self.predicted(checked, one, event.result), event
+                            parts = [partial(_predicted, checked, one, event.result)]
+                            (predicted,) = await self.made(checked, parts, call)
+                            yield checked, place, predicted, event
                         else:
                             self._count_weights(call, event.map)
                             yield event
@@ -206,6 +214,7 @@ class Core:
         if checked.plan is not None:
             validation.check_by_tokens(checked.schema, checked.wanted.attention, checked.plan)
         prepared, size = await self._prepared(checked, call)
+        checked = replace(checked, size=size)
         with self._failures_counted(checked, started), self._memory.hold(size + prepared[0].computing):
             (one,) = await self._intervened(checked, prepared, call)
             engine = checked.model.engine()
@@ -220,7 +229,8 @@ class Core:
                         self._count_weights(call, *event.maps)
                         _trace_engine([event], call)
                         self._count_answered(checked, [event], one.nanoseconds, event.reduce_nanoseconds, started)
-                        yield self.predicted(checked, one, event)
+                        (predicted,) = await self.made(checked, [partial(_predicted, checked, one, event)], call)
+                        yield predicted
 
     def list_models(self, call: Call) -> list[VersionStatus[Model]]:
         """Give every version that the caller may know of, those that failed to load too."""
@@ -280,6 +290,15 @@ class Core:
         (result,) = await self._preprocessing.run(1, lambda _: function(), call.deadline)
         return result
 
+    async def made(self, checked: CheckedCall, parts: Sequence[Callable[[], T]], call: Call) -> list[T]:
+        """Make the parts of an answer: those of a large one on threads, fairly between calls.
+
+        Raises: what a part raises; DeadlineError.
+        """
+        if not checked.is_large:
+            return [part() for part in parts]
+        return await self._answering.run(len(parts), lambda place: parts[place](), call.deadline)
+
     def hold_answer(self, size: int, call: Call) -> None:
         """Hold the transport's copy of an answer until it is sent. Raises: QueueFullError."""
         call.when_sent(self._memory.take(size).release)
@@ -288,33 +307,6 @@ class Core:
         """Note and count the duration of a stage."""
         call.took(stage.value, nanoseconds)
         self._metrics.stage(call.model, stage, nanoseconds / 1e9)
-
-    def predicted(self, checked: CheckedCall, prepared: PreparedInstance, result: RowResult) -> Prediction:
-        """Make the prediction of an engine's result."""
-        made = {each.name: each for each in result.labels}
-        labels = {**prepared.row.labels, **made}
-        answered = Answered(result.outputs, result.sequences, labels, prepared.instance)
-        most, served = checked.wanted.max_classes, checked.schema.served
-        return Prediction(
-            results={name: builder.build(answered, most) for name, builder in checked.model.builders.items()},
-            outputs={name: result.outputs[name] for name in checked.wanted.outputs if name in result.outputs},
-            labels={name: prepared.labels.get(name) or labels[name] for name in checked.wanted.labels},
-            axes=labels,
-            derived_labels=result.derived_labels,
-            truncated=prepared.row.truncated,
-            provenance=Provenance(
-                model=served.name,
-                version=served.version,
-                digest=served.digest,
-                provider=served.provider,
-                graph=result.graph,
-                batch_rows=result.batch_rows,
-                queue=result.timing.queue,
-                compute=result.timing.compute,
-                preprocess=prepared.nanoseconds,
-            ),
-            result=result,
-        )
 
     def _check_control(self) -> None:
         """Raise WrongModelError where callers may not load and unload."""
@@ -355,7 +347,7 @@ class Core:
         validation.check_count(len(request.instances), self._settings.max_instances)
         return CheckedCall(model, wanted, request)
 
-    async def _prepared(self, checked: CheckedCall, call: Call) -> tuple[list[PreparedInstance], int]:
+    async def _prepared(self, checked: CheckedCall, call: Call) -> tuple[Sequence[PreparedInstance], int]:
         """Preprocess every instance, and bound the bytes of the answer, or of a stream's largest first message."""
         instances = checked.request.instances
         count = call.rows = len(instances)
@@ -371,26 +363,12 @@ class Core:
             prepared = [one(place) for place in range(count)]
         else:
             prepared = await self._prepared_on_threads(checked, count, one, call)
-        sizes, wanted = checked.model.sizes, checked.wanted
-        measured = [
-            Measured(each.row, {name: len(data) for name, data in each.labels.items()}, each.attention)
-            for each in prepared
-        ]
-        if checked.request.is_rectangular:
-            measured = [sizes.widest(measured, wanted)] * count
-        if checked.stream_limit is not None and checked.plan is not None:
-            size = sizes.checked_stream(measured, checked.wanted, checked.plan, checked.stream_limit)
-        else:
-            size = sizes.checked(measured, checked.wanted)
-        if checked.plan is not None or instances.has_interventions:
-            largest = max(each.computing for each in prepared)
-            check_computed(largest, self._memory.limit, streamed=checked.stream_limit is not None)
-        given = sum(each.given for each in prepared)
-        check_given(given, self._memory.limit)
+        measure = partial(_measured, checked, prepared, self._memory.limit)
+        size = measure() if is_light else await self.on_thread(measure, call)
         took = time.perf_counter_ns() - started
         self.stage(Stage.PREPROCESS, took, call)
         call.traced("preprocess", took)
-        return prepared, size + given
+        return prepared, size
 
     async def _intervened(
         self, checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call
@@ -484,6 +462,34 @@ class Core:
         self._metrics.attention_bytes(call.model, size)
 
 
+def _predicted(checked: CheckedCall, prepared: PreparedInstance, result: RowResult) -> Prediction:
+    """Make the prediction of an engine's result."""
+    made = {each.name: each for each in result.labels}
+    labels = {**prepared.row.labels, **made}
+    answered = Answered(result.outputs, result.sequences, labels, prepared.instance)
+    most, served = checked.wanted.max_classes, checked.schema.served
+    return Prediction(
+        results={name: builder.build(answered, most) for name, builder in checked.model.builders.items()},
+        outputs={name: result.outputs[name] for name in checked.wanted.outputs if name in result.outputs},
+        labels={name: prepared.labels.get(name) or labels[name] for name in checked.wanted.labels},
+        axes=labels,
+        derived_labels=result.derived_labels,
+        truncated=prepared.row.truncated,
+        provenance=Provenance(
+            model=served.name,
+            version=served.version,
+            digest=served.digest,
+            provider=served.provider,
+            graph=result.graph,
+            batch_rows=result.batch_rows,
+            queue=result.timing.queue,
+            compute=result.timing.compute,
+            preprocess=prepared.nanoseconds,
+        ),
+        result=result,
+    )
+
+
 def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -> PreparedInstance:
     """Convert and check one instance. Raises: InputError and its kinds."""
     started = time.perf_counter_ns()
@@ -508,11 +514,36 @@ def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -
     return PreparedInstance(instance, row, seed, labels, attention, computing, took, interventions, given)
 
 
+def _measured(checked: CheckedCall, prepared: Sequence[PreparedInstance], most_held: int) -> int:
+    """Bound the bytes of an answer, or of a stream's largest first message, and of the maps that interventions give.
+
+    Raises: TooLargeError.
+    """
+    sizes, wanted, count = checked.model.sizes, checked.wanted, len(prepared)
+    measured = [
+        Measured(each.row, {name: len(data) for name, data in each.labels.items()}, each.attention) for each in prepared
+    ]
+    if checked.request.is_rectangular:
+        measured = [sizes.widest(measured, wanted)] * count
+    if checked.stream_limit is not None and checked.plan is not None:
+        size = sizes.checked_stream(measured, wanted, checked.plan, checked.stream_limit)
+    else:
+        size = sizes.checked(measured, wanted)
+    if checked.plan is not None or checked.request.instances.has_interventions:
+        largest = max(each.computing for each in prepared)
+        check_computed(largest, most_held, streamed=checked.stream_limit is not None)
+    given = sum(each.given for each in prepared)
+    check_given(given, most_held)
+    return size + given
+
+
 def _is_light(checked: CheckedCall, instances: InstanceSource) -> bool:
     """True for instances that are prepared in less time than it takes to hand them to a thread."""
     attention, plan = checked.wanted.attention, checked.plan
     maps = 0 if plan is None else len(plan.selected) * len(instances)
     is_grouped = attention.query_groups or attention.key_groups
+    if len(checked.model.builders) * len(instances) > _INLINE_RESULTS:
+        return False
     if maps > _INLINE_MAPS or checked.request.is_large or instances.has_interventions or is_grouped:
         return False
     if instances.size > _INLINE_TENSORS:

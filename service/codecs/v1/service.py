@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from service.attention.options import Options
@@ -18,7 +18,7 @@ from service.codecs.v1.responses import (
 )
 from service.frontend.call import Call
 from service.frontend.calls import CallRequest
-from service.frontend.core import LARGE_ANSWER, Core
+from service.frontend.core import Core
 from service.frontend.models import Model
 from service.frontend.transport.methods import Method, StreamMethod, UnaryMethod
 from service.ipc.boundary import ChunkResult, GenerationSettings, TokenResult
@@ -36,6 +36,7 @@ _STATES = {
 # Bytes of attention options up to which they are translated on the event loop, and kept for the next call.
 _SMALL_OPTIONS = 256
 _MOST_KEPT = 64
+_LARGE_CHUNK = 2**18  # bytes of weights from which a chunk is written on a thread
 
 _Entry = tuple[str, int, State, str, bool, str]
 
@@ -84,11 +85,12 @@ class AttentionService:
                 if isinstance(event, tuple):
                     checked, place, prediction, begun = event
                     messages = MapStreamMessages(checked, place)
-                    yield messages.begin(prediction, begun)
+                    (data,) = await self._core.made(checked, [partial(messages.begin, prediction, begun)], call)
+                    yield data
                     continue
                 assert messages is not None
                 if isinstance(event, ChunkResult):
-                    large = event.map.weights.nbytes >= LARGE_ANSWER
+                    large = event.map.weights.nbytes >= _LARGE_CHUNK
                     yield await asyncio.to_thread(messages.chunk, event) if large else messages.chunk(event)
                 else:
                     self._core.stage(Stage.ENCODE, messages.nanoseconds, call)
@@ -105,10 +107,15 @@ class AttentionService:
                 if isinstance(event, tuple):
                     checked, prepared, begun = event
                     messages = GenerationMessages(checked, prepared)
-                    yield messages.begin(begun)
+                    (data,) = await self._core.made(checked, [partial(messages.begin, begun)], call)
+                    yield data
                     continue
                 assert messages is not None
-                yield messages.token(event) if isinstance(event, TokenResult) else messages.end(event)
+                if isinstance(event, TokenResult):
+                    yield messages.token(event)
+                else:
+                    (data,) = await self._core.made(checked, [partial(messages.end, event)], call)
+                    yield data
 
     async def list_models(self, message: service_pb2.ListModelsRequest, call: Call) -> bytes:
         """List every version that the caller may know of."""

@@ -63,7 +63,7 @@ T = TypeVar("T")
 # itself, well within a millisecond; images never, whose bytes do not tell their size.
 _INLINE_REQUEST, _INLINE_TENSORS = 1024, 8192
 _INLINE_MAPS = 256  # of all instances, each of which is measured
-_INLINE_RESULTS = 256  # likewise
+_INLINE_RESULTS = 512  # and label sets, likewise
 _RETRY_AFTER = 1.0
 _SETTLING = 30.0  # seconds until a version that engines have loaded is known here, at most
 _CHUNKS_AHEAD = 8  # chunks of a stream that are computed before their reader takes them, at most about
@@ -542,7 +542,8 @@ def _is_light(checked: CheckedCall, instances: InstanceSource) -> bool:
     attention, plan = checked.wanted.attention, checked.plan
     maps = 0 if plan is None else len(plan.selected) * len(instances)
     is_grouped = attention.query_groups or attention.key_groups
-    if len(checked.model.builders) * len(instances) > _INLINE_RESULTS:
+    made = len(checked.model.builders) + len(checked.wanted.labels)
+    if made * len(instances) > _INLINE_RESULTS:
         return False
     if maps > _INLINE_MAPS or checked.request.is_large or instances.has_interventions or is_grouped:
         return False

@@ -127,7 +127,7 @@ class Core:
         Raises: LimelightError of every kind.
         """
         started = time.perf_counter_ns()
-        checked = self._checked(request, call)
+        checked = await self._checked(request, call)
         with self._failures_counted(checked, started):
             if checked.plan is not None:
                 validation.check_sequences(checked.schema, checked.wanted.generation, checked.wanted.attention)
@@ -181,7 +181,7 @@ class Core:
         end.
         """
         settings = self._settings
-        checked = self._checked(request, call)
+        checked = await self._checked(request, call)
         checked = replace(checked, stream_limit=settings.max_stream_bytes or sys.maxsize)
         assert checked.plan is not None
         validation.check_by_rows(checked.wanted.attention)
@@ -210,7 +210,7 @@ class Core:
     ) -> AsyncGenerator[tuple[CheckedCall, PreparedInstance, GenerationBegun] | TokenResult | Prediction, None]:
         """Generate one instance token by token: what it begins with, tokens, and the whole prediction."""
         started = time.perf_counter_ns()
-        checked = self._checked(request, call, generates=True)
+        checked = await self._checked(request, call, generates=True)
         if checked.plan is not None:
             validation.check_by_tokens(checked.schema, checked.wanted.attention, checked.plan)
         prepared, size = await self._prepared(checked, call)
@@ -316,7 +316,7 @@ class Core:
                 f"{self._settings.model_control}; start it with --model-control explicit"
             )
 
-    def _checked(self, request: CallRequest, call: Call, *, generates: bool = False) -> CheckedCall:
+    async def _checked(self, request: CallRequest, call: Call, *, generates: bool = False) -> CheckedCall:
         """Find the model, and check the call's options against it."""
         self.calls += 1
         found = request.model
@@ -332,7 +332,10 @@ class Core:
                 generation = replace(generation, max_new_tokens=schema.max_new_tokens)
         elif request.generation is not None:
             raise WrongModelError(f"{schema.name} does not generate, so generation options do not apply to it")
-        plan = None if request.attention is None else schema.plan(request.attention)
+        plan = None
+        if request.attention is not None:
+            planned = partial(schema.plan, request.attention)
+            plan = await self.on_thread(planned, call) if request.is_large else planned()
         validation.check_max_classes(request.max_classes)
         limit = min(self._settings.max_response_bytes, call.limit or sys.maxsize)
         wanted = Wanted(

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import lru_cache, partial
+from weakref import WeakKeyDictionary
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from service.attention.options import Options
@@ -20,6 +21,7 @@ from service.frontend.call import Call
 from service.frontend.calls import CallRequest
 from service.frontend.core import Core
 from service.frontend.models import Model
+from service.frontend.schema import ModelSchema
 from service.frontend.transport.methods import Method, StreamMethod, UnaryMethod
 from service.ipc.boundary import ChunkResult, GenerationSettings, TokenResult
 from service.observability.observer import Stage
@@ -49,6 +51,7 @@ class AttentionService:
         self._max_response_bytes = max_response_bytes
         self._encode_labels = LabelEncoder()
         self._listing = _Listing(core)
+        self._described: WeakKeyDictionary[ModelSchema, bytes] = WeakKeyDictionary()
         self._options = lru_cache(_MOST_KEPT)(_parsed_options)
 
     def methods(self) -> tuple[Method, ...]:
@@ -126,18 +129,15 @@ class AttentionService:
     async def get_model(self, message: service_pb2.GetModelRequest, call: Call) -> bytes:
         """Describe one version; of one that failed, give the reason."""
         status = self._core.describe(message.model.name, message.model.version, call)
-        response = service_pb2.GetModelResponse(
+        data = service_pb2.GetModelResponse(
             status=status_message(status), max_response_bytes=self._max_response_bytes
-        )
+        ).SerializeToString()
         if status.model is not None:
             schema = status.model.schema
-            response.description.CopyFrom(schema.description)
-            response.bundle_digest = schema.served.digest
-            for graph in schema.served.graphs:
-                message_of_graph = response.graphs.add(name=graph.name, provider=graph.provider)
-                for provider, nodes in graph.nodes.items():
-                    message_of_graph.nodes.add(provider=provider, nodes=nodes)
-        data = response.SerializeToString()
+            described = self._described.get(schema)
+            if described is None:
+                described = self._described[schema] = _described(schema)
+            data += described
         self._core.hold_answer(len(data), call)
         return data
 
@@ -210,6 +210,16 @@ class _Listing:
             response = b"".join([entry for key, entry in self._entries.items() if call.caller.sees(key[0])])
             self._responses[models] = response
         return response
+
+
+def _described(schema: ModelSchema) -> bytes:
+    """Serialize the part of a GetModelResponse that is the same for every call: many classes take a while."""
+    response = service_pb2.GetModelResponse(description=schema.description, bundle_digest=schema.served.digest)
+    for graph in schema.served.graphs:
+        message_of_graph = response.graphs.add(name=graph.name, provider=graph.provider)
+        for provider, nodes in graph.nodes.items():
+            message_of_graph.nodes.add(provider=provider, nodes=nodes)
+    return response.SerializeToString()
 
 
 def status_message(status: VersionStatus[Model]) -> service_pb2.ModelStatus:

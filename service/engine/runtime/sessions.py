@@ -119,10 +119,6 @@ class Session:
         """Give the shape of an input as the graph states it: sizes, and names of axes that vary."""
         return next(tuple(each.shape) for each in self._session.get_inputs() if each.name == name)
 
-    def gives(self, name: str) -> tuple[int | str | None, ...]:
-        """Give the shape of an output, in the same way."""
-        return next(tuple(each.shape) for each in self._session.get_outputs() if each.name == name)
-
     def stated(self) -> dict[str, Stated]:
         """Give the graph's statements of all inputs and outputs, by name."""
         return {

@@ -142,9 +142,9 @@ def _check_parts(bundle: bundle_pb2.Bundle) -> None:
     check_bounds(bundle)
     check_description(bundle)
     check_bindings(bundle)
-    graphs = {graph.name: graph for graph in bundle.graphs}
+    outputs = {graph.name: frozenset(graph.outputs) for graph in bundle.graphs}
     for binding in bundle.maps:
-        _check_optional_map(binding, graphs[binding.graph])
+        _check_optional_map(binding, outputs[binding.graph])
 
 
 def _optional_inputs(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
@@ -162,22 +162,27 @@ def _optional_inputs(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
     return found
 
 
-def _check_optional_map(binding: bundle_pb2.MapBinding, graph: bundle_pb2.OnnxGraph) -> None:
-    """Check gate, row probe and projections: rectangular maps have them, and no map of output steps."""
+def _check_optional_map(binding: bundle_pb2.MapBinding, outputs: frozenset[str]) -> None:
+    """Check gate, row probe and projections: rectangular maps have them, and no map of output steps.
+
+    Args:
+        outputs: of the binding's graph.
+    """
     if not binding.gate and not binding.HasField("probe") and not binding.HasField("projections"):
         return
     if tuple(binding.axes) != DENSE_AXES:
         raise BundleError(
             f"the map {binding.map} has a gate, a probe or projections, but no axes [batch, head, query, key]"
         )
-    if binding.HasField("probe") and binding.probe.output not in graph.outputs:
+    if binding.HasField("probe") and binding.probe.output not in outputs:
         raise BundleError(
-            f"rows of the map {binding.map} are bound to {binding.probe.output!r}, which {graph.name} does not output"
+            f"rows of the map {binding.map} are bound to {binding.probe.output!r}, "
+            f"which {binding.graph} does not output"
         )
     if binding.HasField("projections"):
         projections = binding.projections
         for name in (projections.query_output, projections.key_output, *filter(None, [projections.bias_output])):
-            if name not in graph.outputs:
+            if name not in outputs:
                 raise BundleError(
-                    f"projections of the map {binding.map} are bound to {name!r}, which {graph.name} does not output"
+                    f"projections of the map {binding.map} are bound to {name!r}, which {binding.graph} does not output"
                 )

@@ -61,23 +61,26 @@ def read_samples(folder: BundleFolder) -> list[Sample]:
                 raise BundleError(
                     f"{SAMPLES_FILE} unpacks to {size} bytes, more than the limit of {_MAX_UNPACKED_BYTES}"
                 )
-            arrays = {name: archive[name] for name in archive.files}
-        samples = [_sample(arrays, number) for number in range(int(arrays["count"]))]
+            groups: dict[str, dict[str, Array]] = {}
+            for path in archive.files:
+                number, _, rest = path.partition("/")
+                group, _, name = rest.partition("/")
+                groups.setdefault(f"{number}/{group}", {})[name] = archive[path]
+        count = int(groups["count/"][""])
+        if count != len(folder.bundle.description.examples):
+            raise BundleError(f"{SAMPLES_FILE} has {count} samples, not one for each example")
+        return [_sample(groups, number) for number in range(count)]
     except (BundleError, MemoryError):
         raise
     except Exception as error:  # zip, zlib and NumPy raise different types
         raise BundleError(f"{SAMPLES_FILE} is invalid") from error
-    if len(samples) != len(folder.bundle.description.examples):
-        raise BundleError(f"{SAMPLES_FILE} has {len(samples)} samples, not one for each example")
-    return samples
 
 
-def _sample(arrays: Mapping[str, Array], number: int) -> Sample:
-    def group(name: str) -> dict[str, Array]:
-        prefix = f"{number}/{name}/"
-        return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+def _sample(groups: Mapping[str, Mapping[str, Array]], number: int) -> Sample:
+    def group(name: str) -> Mapping[str, Array]:
+        return groups.get(f"{number}/{name}", {})
 
     queries, keys = group("query_index"), group("key_index")
     maps = {name: MapWeights(array, queries.get(name), keys.get(name)) for name, array in group("maps").items()}
-    token_ids = tuple(int(token) for token in arrays[f"{number}/token_ids"])
+    token_ids = tuple(int(token) for token in groups[f"{number}/token_ids"][""])
     return Sample(group("tensors"), group("outputs"), maps, token_ids)

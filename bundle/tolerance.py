@@ -7,6 +7,9 @@ import numpy as np
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 
+# A map that attends to the wrong place differs by its row's largest weight, and a constant output from one of the
+# answers by half of their range: no graph that may differ by more is checked by its samples. Exports state no more.
+LARGEST_TOLERANCE = 0.5
 # Outputs below this are scores of tokens that are never put out; those of models are far above.
 _NEVER = -5e3
 
@@ -15,8 +18,10 @@ class Tolerances:
     """The tolerances of a bundle for one execution provider; the most specific one applies."""
 
     def __init__(self, tolerances: Iterable[bundle_pb2.Tolerance], provider: str) -> None:
-        self._tolerances = [each for each in tolerances if each.provider in ("", provider)]
-        self._tolerances.sort(key=lambda each: (each.name != "", each.provider != ""), reverse=True)
+        self._by_name: dict[str, bundle_pb2.Tolerance] = {}
+        for each in sorted(tolerances, key=lambda each: each.provider == ""):
+            if each.provider in ("", provider):
+                self._by_name.setdefault(each.name, each)
 
     def difference(self, name: str, actual: Array, expected: Array, *, is_map: bool) -> str:
         """Describe the difference of `actual` and `expected`; empty if it is within the tolerance.
@@ -53,7 +58,7 @@ class Tolerances:
         return result
 
     def _tolerance(self, name: str) -> bundle_pb2.Tolerance:
-        return next((each for each in self._tolerances if each.name in ("", name)), bundle_pb2.Tolerance())
+        return self._by_name.get(name, self._by_name.get("", bundle_pb2.Tolerance()))
 
 
 def _allowed_in_map(tolerance: bundle_pb2.Tolerance, expected: Array) -> Array:

@@ -30,8 +30,9 @@ def check_bindings(bundle: bundle_pb2.Bundle) -> None:
     _check_interventions(bundle)
     masks = {each.mask for each in bundle.tensors}
     for graph in bundle.graphs:
+        taken = masks.intersection(graph.inputs)
         for name in graph.packed:
-            if name not in masks.intersection(graph.inputs):
+            if name not in taken:
                 raise BundleError(
                     f"the graph {graph.name} packs tokens by {name!r}, which is not a mask among its inputs"
                 )
@@ -72,7 +73,8 @@ def _check_optional(bundle: bundle_pb2.Bundle) -> None:
 
 
 def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
-    graphs = {graph.name: graph for graph in bundle.graphs}
+    outputs = {graph.name: frozenset(graph.outputs) for graph in bundle.graphs}
+    descriptions = {each.name: each for each in bundle.description.maps}
     described = {(each.name, quantity) for each in bundle.description.maps for quantity in (WEIGHTS, *each.quantities)}
     bound_maps: set[tuple[str, int]] = set()
     for binding in bundle.maps:
@@ -82,11 +84,11 @@ def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
         if key not in described:
             raise BundleError(f"an output is bound to {map_key(*key)}, which is not described")
         bound_maps.add(key)
-        if binding.graph not in graphs:
+        if binding.graph not in outputs:
             raise BundleError(f"the map {binding.map} is bound to no output of a graph")
-        _check_axes(binding, next(each for each in bundle.description.maps if each.name == binding.map))
+        _check_axes(binding, descriptions[binding.map])
         for output in filter(None, (binding.output or "''", binding.query_index, binding.key_index)):
-            if output not in graphs[binding.graph].outputs:
+            if output not in outputs[binding.graph]:
                 raise BundleError(
                     f"the map {binding.map} is bound to {output!r}, which {binding.graph} does not output"
                 )
@@ -97,6 +99,7 @@ def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
 def _check_interventions(bundle: bundle_pb2.Bundle) -> None:
     """Check that a map supports interventions exactly if the graph for them takes both kinds."""
     graphs = {each.name: each for each in bundle.graphs}
+    outputs = {each.name: frozenset(each.outputs) for each in bundle.graphs}
     bindings = {each.map: each for each in bundle.maps if (each.quantity or WEIGHTS) == WEIGHTS}
     for description in bundle.description.maps:
         binding, kinds = bindings[description.name], sorted(description.interventions)
@@ -111,7 +114,7 @@ def _check_interventions(bundle: bundle_pb2.Bundle) -> None:
         name = intervened_graph(bundle, binding.graph)
         if name not in graphs:
             raise BundleError(f"{subject} supports interventions, and no graph {name} answers with them")
-        if not {binding.output, binding.masked_output} <= set(graphs[name].outputs):
+        if not {binding.output, binding.masked_output} <= outputs[name]:
             raise BundleError(f"{subject} supports interventions, but {name} does not put it out")
         if description.form != model_pb2.MAP_FORM_DENSE or description.features:
             raise BundleError(f"{subject} supports interventions, but is not a dense map without features")

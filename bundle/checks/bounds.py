@@ -12,6 +12,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from bundle.errors import BundleError
+from bundle.tolerance import LARGEST_TOLERANCE
 from bundle.v1 import bundle_pb2
 
 _ANY_INT = (-(2**31), 2**31 - 1)
@@ -22,12 +23,41 @@ _PIXELS = (1, 2**14)
 _MAX_AXES = 8
 _MAX_NAME_LENGTH = 256
 _MAX_TEXT_LENGTH = 2**16
-# Maximum entries of repeated fields, and of class and label names.
+# Maximum entries of repeated fields.
 _MAX_ENTRIES = 2**14
-_MAX_NAMES = 2**20
+# Of these there are fewer, or more: several times as many as models have. Every call's time and memory grows with
+# some, and the time of the checks with the products of others.
+_MAX_OF: Mapping[str, int] = MappingProxyType(
+    {
+        "limelight.bundle.v1.Bundle.required_features": 2**8,
+        "limelight.bundle.v1.Bundle.graphs": 2**4,
+        "limelight.bundle.v1.Bundle.tensors": 2**10,
+        "limelight.bundle.v1.Bundle.preprocessing": 2**6,
+        "limelight.bundle.v1.Bundle.noise": 2**8,
+        "limelight.bundle.v1.Bundle.maps": 2**13,
+        "limelight.bundle.v1.Preprocessing.steps": 2**5,
+        "limelight.bundle.v1.Generation.states": 2**12,
+        "limelight.bundle.v1.Generation.more_end_tokens": 2**10,
+        "limelight.bundle.v1.MapBinding.axes": _MAX_AXES,
+        "limelight.bundle.v1.MapBinding.weights_inputs": 2**3,
+        "limelight.v1.TensorDescription.dimensions": _MAX_AXES,
+        "limelight.v1.OutputDescription.dimensions": _MAX_AXES,
+        "limelight.v1.MapDescription.quantities": 2**4,
+        "limelight.v1.MapDescription.interventions": 2**4,
+        "limelight.v1.ModelDescription.inputs": 2**10,
+        "limelight.v1.InputDescription.tensors": 2**10,
+        "limelight.v1.ModelDescription.outputs": 2**10,
+        "limelight.v1.ModelDescription.results": 2**7,
+        "limelight.v1.ModelDescription.maps": 2**11,
+        "limelight.v1.ModelDescription.label_sets": 2**11,
+        "limelight.v1.ModelDescription.examples": 2**10,
+        "limelight.v1.ClassesDescription.labels": 2**20,
+        "limelight.v1.LabelSetDescription.names": 2**20,
+    }
+)
 
 # Minimum and maximum by message and field.
-BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
+BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
         "limelight.bundle.v1.DecodeImage.channels": (1, 3),
         "limelight.bundle.v1.ResizeImage.rows": _PIXELS,
@@ -42,6 +72,8 @@ BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
         "limelight.bundle.v1.Generation.max_new_tokens": (1, 2**20),
         "limelight.bundle.v1.State.batch_axis": (0, _MAX_AXES),
         "limelight.bundle.v1.State.growing_axis": (0, _MAX_AXES),
+        "limelight.bundle.v1.Tolerance.absolute": (0, LARGEST_TOLERANCE),
+        "limelight.bundle.v1.Tolerance.relative": (0, LARGEST_TOLERANCE),
         "limelight.v1.Dimension.size": _AXIS,
         "limelight.v1.Dimension.maximum": _AXIS,
         "limelight.v1.TensorDescription.minimum": _ANY_INT,
@@ -54,13 +86,6 @@ BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
         "limelight.v1.Frames.count": (1, 2**16),
         "limelight.v1.SequenceDescription.max_new_tokens": (1, 2**20),
         "limelight.v1.Citation.year": _ANY_INT,
-    }
-)
-# Fields that may have many entries.
-_LONG_LISTS = frozenset(
-    {
-        "limelight.v1.ClassesDescription.labels",
-        "limelight.v1.LabelSetDescription.names",
     }
 )
 # Fields that may be negative.
@@ -95,7 +120,7 @@ def _check(message: Message, path: str) -> None:
     for field, content in message.ListFields():
         name = f"{path}.{field.name}" if path else field.name
         if field.is_repeated and not _is_map(field):
-            maximum = _MAX_NAMES if field.full_name in _LONG_LISTS else _MAX_ENTRIES
+            maximum = _MAX_OF.get(field.full_name, _MAX_ENTRIES)
             if len(content) > maximum:
                 raise BundleError(f"{name} has {len(content)} entries, more than {maximum}")
         for where, each in _values(field, content, name):
@@ -140,7 +165,9 @@ def _check_value(field: FieldDescriptor, value: Any, path: str) -> None:
     elif isinstance(value, float):
         if not math.isfinite(value) or (value < 0 and field.full_name not in _SIGNED):
             raise BundleError(f"{path} is {value:g}; it must be a finite number" + " from 0" * math.isfinite(value))
+        if field.full_name in BOUNDS and value > BOUNDS[field.full_name][1]:
+            raise BundleError(f"{path} is {value:g}; it must be at most {BOUNDS[field.full_name][1]:g}")
     elif isinstance(value, int):
-        minimum, maximum = BOUNDS.get(field.full_name, _COUNT)
-        if not minimum <= value <= maximum:
-            raise BundleError(f"{path} is {value}; it must be from {minimum} to {maximum}")
+        least, most = BOUNDS.get(field.full_name, _COUNT)
+        if not least <= value <= most:
+            raise BundleError(f"{path} is {value}; it must be from {least} to {most}")

@@ -3,7 +3,7 @@
 The self-test on examples checks the graphs themselves.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from bundle.attention_signals import BINS, SIGNALS
 from bundle.errors import BundleError
@@ -32,10 +32,13 @@ def check_description(bundle: bundle_pb2.Bundle) -> None:
         _check_tensor(tensor)
     for output in model.outputs:
         check_axes(f"the output {output.name!r}", output.dimensions)
+    tensors = {each.name: {tensor.name: tensor for tensor in each.tensors} for each in model.inputs}
     for labels in model.label_sets:
-        _check_label_set(model, labels, generates=bundle.HasField("generation"))
+        _check_label_set(tensors, labels, generates=bundle.HasField("generation"))
+    _check_parents(model)
+    label_sets = {each.name: each for each in model.label_sets}
     for description in model.maps:
-        _check_map(model, description)
+        _check_map(label_sets, description)
     for result in model.results:
         _check_result(bundle, result)
     _check_references(bundle)
@@ -92,11 +95,13 @@ def _check_tensor(tensor: model_pb2.TensorDescription) -> None:
 
 
 def _check_label_set(
-    model: model_pb2.ModelDescription, labels: model_pb2.LabelSetDescription, *, generates: bool
+    tensors: Mapping[str, Mapping[str, model_pb2.TensorDescription]],
+    labels: model_pb2.LabelSetDescription,
+    *,
+    generates: bool,
 ) -> None:
-    """Check that the number of a label set's entries is defined."""
+    """Check that the number of a label set's entries is defined. tensors: of each input, by name."""
     subject = f"the label set {labels.name!r}"
-    tensors = {each.name: {tensor.name: tensor for tensor in each.tensors} for each in model.inputs}
     if labels.input and labels.input not in tensors:
         raise BundleError(f"{subject} refers to the input {labels.input!r}, which is not described")
     if labels.tensor:
@@ -122,15 +127,22 @@ def _check_label_set(
         raise BundleError(f"{subject} has neither names nor a tensor to count its entries")
     if labels.kind == attention_pb2.LABEL_KIND_ONE and len(labels.names) > 1:
         raise BundleError(f"{subject} has one entry, but {len(labels.names)} names")
+
+
+def _check_parents(model: model_pb2.ModelDescription) -> None:
+    """Check that the parents of label sets are described, and that none is its own ancestor."""
     parents = {each.name: each.parent for each in model.label_sets}
-    seen, parent = {labels.name}, labels.parent
-    while parent:
-        if parent not in parents:
-            raise BundleError(f"{subject} has the parent {parent!r}, which is not described")
-        if parent in seen:
-            raise BundleError(f"{subject} is its own ancestor")
-        seen.add(parent)
-        parent = parents[parent]
+    rooted = {""}  # whose ancestors end
+    for name in parents:
+        line: dict[str, None] = {}
+        while name not in rooted:
+            if name in line:
+                raise BundleError(f"the label set {name!r} is its own ancestor")
+            line[name] = None
+            if parents[name] and parents[name] not in parents:
+                raise BundleError(f"the label set {name!r} has the parent {parents[name]!r}, which is not described")
+            name = parents[name]
+        rooted.update(line)
 
 
 def _check_frames(labels: model_pb2.LabelSetDescription, subject: str) -> None:
@@ -140,8 +152,8 @@ def _check_frames(labels: model_pb2.LabelSetDescription, subject: str) -> None:
         raise BundleError(f"{subject} has frames of {labels.frames.seconds:g} s; they must last up to a day together")
 
 
-def _check_map(model: model_pb2.ModelDescription, description: model_pb2.MapDescription) -> None:
-    subject, labels = f"the map {description.name}", {each.name: each for each in model.label_sets}
+def _check_map(labels: Mapping[str, model_pb2.LabelSetDescription], description: model_pb2.MapDescription) -> None:
+    subject = f"the map {description.name}"
     for name in (
         description.query_labels,
         description.key_labels,

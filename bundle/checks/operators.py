@@ -73,9 +73,10 @@ def check_graph(path: Path, name: str, files: frozenset[str], optional: Iterable
             raise BundleError(
                 f"{name} uses the operator {node.domain or 'ai.onnx'}.{node.op_type}, which is not allowed"
             )
-    inputs, defaults = ({each.name for each in group} for group in (model.graph.input, model.graph.initializer))
+    defaults = {each.name for each in model.graph.initializer}
+    optional_inputs = {each.name for each in model.graph.input} & defaults
     for each in optional:
-        if each not in inputs & defaults:
+        if each not in optional_inputs:
             raise BundleError(f"{name} has no optional input {each!r}")
     # ONNX Runtime resolves locations relative to the graph.
     weights = {str(PurePosixPath(name).parent / location) for location in _external_files(model)}

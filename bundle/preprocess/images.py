@@ -6,6 +6,7 @@ only a change of the process's warning filters would silence.
 
 import io
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from PIL import BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
@@ -34,6 +35,9 @@ _TURNS = {
     8: Pillow.Transpose.ROTATE_90,
 }
 _SWAPPED = (5, 6, 7, 8)  # rows become columns
+# How a PNG stores grey of 2 and of 4 bits, and by what Pillow multiplies it; not the transparent colour.
+_GREY_STEPS = {"L;2": 85, "L;4": 17}
+_COLOURS_OF_16_BITS = "RGB;16B"
 
 
 def decode_image(
@@ -53,12 +57,13 @@ def decode_image(
     """
     try:
         with _open(data, max_pixels, field) as image:
+            stored = image.tile[0][3] if image.tile else ""  # unknown once the pixels are loaded
             orientation = _orientation(image)
             columns, rows = reversed(image.size) if orientation in _SWAPPED else image.size
             if target_size is not None:
                 wanted = (2 * target_size[1], 2 * target_size[0])
                 image.draft("L" if channels == 1 else "RGB", wanted[::-1] if orientation in _SWAPPED else wanted)
-            converted = _convert(image, "L" if channels == 1 else "RGB")
+            converted = _convert(image, data, stored, "L" if channels == 1 else "RGB")
         if orientation in _TURNS:
             converted = converted.transpose(_TURNS[orientation])
     except (TooLargeError, MemoryError):
@@ -110,17 +115,42 @@ def _orientation(image: ImageFile) -> int:
         return 1
 
 
-def _convert(image: ImageFile, mode: str) -> Pillow.Image:
+def _convert(image: ImageFile, data: bytes, stored: Any, mode: str) -> Pillow.Image:
+    """Convert an image to a mode. stored: Pillow's name for the samples in the file, `data`."""
+    transparent = image.info.get("transparency")
     if image.mode.startswith("I;16"):  # 16-bit grey, which Pillow would clip at 255
-        grey = Pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-        return grey.convert(mode)
+        samples = np.asarray(image)
+        grey = Pillow.fromarray((samples >> 8).astype(np.uint8))
+        return grey.convert(mode) if transparent is None else _on_white(grey, samples != transparent, mode)
     if not image.has_transparency_data:
         return image.convert(mode)
-    # On white, as browsers show it: the hidden colour of transparent pixels is usually black.
+    if stored == _COLOURS_OF_16_BITS and transparent is not None:  # Pillow keeps 8 bits, and compares them with 16
+        del image.info["transparency"]
+        samples = np.asarray(image).astype(np.uint16) << 8 | _low_bytes(data)
+        return _on_white(image, (samples != np.array(transparent, np.uint16)).any(axis=2), mode)
+    if stored in _GREY_STEPS and transparent is not None:
+        image.info["transparency"] = transparent * _GREY_STEPS[stored]
     whole = image.convert("RGBA")
-    paper = Pillow.new(mode, whole.size, "white")
-    paper.paste(whole.convert(mode), mask=whole.getchannel("A"))
+    return _on_white(whole, np.asarray(whole.getchannel("A")), mode)
+
+
+def _on_white(image: Pillow.Image, opaque: Array, mode: str) -> Pillow.Image:
+    """Put an image on white, as browsers show it: the hidden colour of transparent pixels is usually black.
+
+    Args:
+        opaque: 0 to 255, or whether, for each pixel.
+    """
+    paper = Pillow.new(mode, image.size, "white")
+    mask = opaque * np.uint8(255) if opaque.dtype == np.bool_ else opaque
+    paper.paste(image.convert(mode), mask=Pillow.fromarray(mask))
     return paper
+
+
+def _low_bytes(data: bytes) -> Array:
+    """Decode the lower bytes of a PNG's colours of 16 bits: [row, column, channel]."""
+    with PngImagePlugin.PngImageFile(io.BytesIO(data)) as image:
+        image.tile = [(*image.tile[0][:3], "RGB;16L")]  # type: ignore[list-item]  # taken for little-endian numbers
+        return np.asarray(image)
 
 
 def resize(pixels: Array, rows: int, columns: int, resampling: Pillow.Resampling) -> Array:

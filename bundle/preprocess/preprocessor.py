@@ -75,7 +75,10 @@ class Preprocessor:
             raise BundleError(f"there is preprocessing of the input {name!r}, which the model does not have")
         # Input steps include generated tokens, which are unknown here.
         grown = attention_pb2.LABEL_KIND_INPUT_STEPS
-        known = [each for each in bundle.description.label_sets if each.kind != grown]
+        known: dict[str, list[model_pb2.LabelSetDescription]] = {}
+        for labels in bundle.description.label_sets:
+            if labels.kind != grown:
+                known.setdefault(labels.input, []).append(labels)
         tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
         self._tensors = tuple(tensors.values())
         self._inputs = {
@@ -83,7 +86,7 @@ class Preprocessor:
                 StepContext(
                     each,
                     {tensor.name: tensors[tensor.name] for tensor in each.tensors},
-                    [labels for labels in known if labels.input == each.name],
+                    known.get(each.name, ()),
                     limits,
                     tokenizers,
                 ),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bundle.tolerance import output_scale, row_magnitude
+from bundle.tolerance import LARGEST_TOLERANCE, output_scale, row_magnitude
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from export.conversion.precision import Precision
@@ -92,13 +92,14 @@ class FittingComparison(Comparison):
                     f"{spread.most - spread.least:.3g}, the range of its answers",
                 )
             )
-            if spread.difference and _MARGIN * spread.difference > limit:
+            least = _MARGIN * spread.scaled
+            if spread.difference and (_MARGIN * spread.difference > limit or least > LARGEST_TOLERANCE):
                 raise ExportError(
                     f"{self._precision} is too coarse for this model: {name} differs by up to "
                     f"{spread.difference:.3g} from {self.reference}'s, of {of}"
                 )
             for provider, margin in ((_CPU, _MARGIN), ("", _OTHER_MARGIN)):
-                part = min(margin * spread.scaled, limit / spread.scale)
+                part = max(least, min(margin * spread.scaled, limit / spread.scale))
                 part = max(part, default.relative if name in self._maps else default.absolute)
                 measured.append(
                     bundle_pb2.Tolerance(provider=provider, name=name, absolute=default.absolute, relative=part)

@@ -18,7 +18,7 @@ from service.engine.runtime.chunks import Chunks, chunk_policy, chunk_shape
 from service.engine.runtime.description_checks import check_stated
 from service.engine.runtime.forward import Forward
 from service.engine.runtime.providers import Provider
-from service.engine.runtime.sessions import Session, open_session
+from service.engine.runtime.sessions import Session, Stated, open_session
 from service.engine.scheduling.plan import Policy
 from service.engine.scheduling.shapes import shape_of
 from service.engine.scheduling.watch import RunLimit
@@ -46,7 +46,8 @@ def open_model(
         graph.name: open_session(folder, graph, provider, limits[graph.name], saved and saved / str(number))
         for number, graph in enumerate(bundle.graphs)
     }
-    check_stated(bundle, {name: each.stated() for name, each in sessions.items()})
+    stated = {name: each.stated() for name, each in sessions.items()}
+    check_stated(bundle, stated)
     description, runner = bundle.description, _runner(folder, sessions, observer, policy)
     model = Model(
         name=description.name,
@@ -58,7 +59,7 @@ def open_model(
         noisy=bool(bundle.noise),
         edge_dimensions=edge_dimensions(bundle),
         probed=frozenset(each.map for each in bundle.maps if each.HasField("probe")),
-        projected=_projected(bundle, sessions),
+        projected=_projected(bundle, stated),
         policy=policy,
         shape=shape_of(bound_tensors(description.inputs, bundle.tensors).values(), bundle.graphs[0].packed),
         runner=runner,
@@ -112,19 +113,20 @@ def policy_for(bundle: bundle_pb2.Bundle, provider: Provider, settings: Settings
     )
 
 
-def _projected(bundle: bundle_pb2.Bundle, sessions: Mapping[str, Session]) -> dict[str, ProjectedSize]:
+def _projected(bundle: bundle_pb2.Bundle, stated: Mapping[str, Mapping[str, Stated]]) -> dict[str, ProjectedSize]:
     """Give the sizes of the projections of maps. Raises: BundleError where a graph does not state them."""
     found = {}
     for each in bundle.maps:
         if each.HasField("projections"):
-            projections, graph = each.projections, sessions[each.graph]
-            shape = graph.gives(projections.query_output)
-            if len(shape) != 4 or (projections.bias_output and len(graph.gives(projections.bias_output)) != 4):
+            projections, graph = each.projections, stated[each.graph]
+            shape = graph[projections.query_output].shape
+            bias = graph[projections.bias_output].shape if projections.bias_output else (1,) * 4
+            if len(shape) != 4 or len(bias) != 4:
                 raise BundleError(f"the projections of the map {each.map} have no axes [batch, head, place, size]")
             _, heads, _, size = shape
             if not isinstance(heads, int) or not isinstance(size, int):
                 raise BundleError(f"the graph {each.graph} does not state the size of {projections.query_output}")
-            _, of_heads, of_queries, _ = graph.gives(projections.bias_output) if projections.bias_output else (1,) * 4
+            _, of_heads, of_queries, _ = bias
             bias_heads = 0 if of_queries == 1 else 1 if of_heads == 1 else heads
             found[each.map] = ProjectedSize(heads * size, projections.bias_output, bias_heads)
     return found

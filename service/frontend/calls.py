@@ -17,6 +17,10 @@ from service.frontend.sizes import Wanted
 from service.ipc.boundary import GenerationSettings, RowResult
 from service.observability.counters import Snapshot
 
+# The bytes of an answer from which it is made on a thread, and as many as take the time of one typed result.
+_LARGE_ANSWER = 2**18
+_BYTES_OF_RESULT = 2**12
+
 
 class WholeServer(Protocol):
     """Functions of the whole server, in which its other processes take part."""
@@ -40,10 +44,12 @@ class InstanceSource(Protocol):
     """The instances of a call, in the form of its protocol. For any thread.
 
     size: bytes of all of them. has_tensors_only: none is a text, an image or another value that is preprocessed.
+    has_interventions: some have.
     """
 
     size: int
     has_tensors_only: bool
+    has_interventions: bool
 
     def __len__(self) -> int: ...
 
@@ -97,6 +103,7 @@ class PreparedInstance:
 
     labels: the label sets that its answer refers to, encoded, as far as the inputs decide them. attention: bound of the
     bytes of its maps in the answer. computing: of what an engine holds until they are reduced. nanoseconds: it took.
+    interventions: not yet among the row's tensors. given: bytes that they take there.
     """
 
     instance: Instance
@@ -106,16 +113,27 @@ class PreparedInstance:
     attention: int
     computing: int
     nanoseconds: int
+    interventions: Sequence[Intervention]
+    given: int
 
 
 @dataclass(frozen=True)
 class CheckedCall:
-    """A call's options once its model is known. stream_limit: bytes of a stream's attention; None for other calls."""
+    """A call's options once its model is known. stream_limit: bytes of a stream's attention; None for other calls.
+    size: bound of the answer's bytes, or of a stream's first message; 0 before the instances are prepared.
+    """
 
     model: Model
     wanted: Wanted
     request: CallRequest
     stream_limit: int | None = None
+    size: int = 0
+
+    @property
+    def is_large(self) -> bool:
+        """True where making the answer would hold up the event loop for some milliseconds."""
+        results = len(self.model.builders) * len(self.request.instances)
+        return self.size + results * _BYTES_OF_RESULT >= _LARGE_ANSWER
 
     @property
     def plan(self) -> AttentionPlan | None:
@@ -176,12 +194,3 @@ class Inference:
     held: Held
     preprocess: int
     started: int
-
-    @property
-    def array_bytes(self) -> int:
-        """Bytes of its arrays."""
-        return sum(
-            sum(each.weights.nbytes for each in prediction.result.maps)
-            + sum(each.nbytes for each in prediction.outputs.values())
-            for prediction in self.predictions
-        )

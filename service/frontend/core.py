@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from service.admission.lateness import check_in_time
@@ -31,12 +32,12 @@ from service.frontend.calls import (
     Provenance,
     WholeServer,
 )
-from service.frontend.interventions import intervened_bytes, with_interventions
+from service.frontend.interventions import given_bytes, intervened_bytes, with_interventions
 from service.frontend.models import Model, Models
 from service.frontend.preprocessing import PreprocessingPool
 from service.frontend.results import Answered
 from service.frontend.signals import AttentionSignals
-from service.frontend.sizes import Measured, Wanted, check_computed
+from service.frontend.sizes import Measured, Wanted, check_computed, check_given
 from service.ipc.boundary import (
     ChunkResult,
     GenerationBegun,
@@ -62,10 +63,11 @@ T = TypeVar("T")
 # itself, well within a millisecond; images never, whose bytes do not tell their size.
 _INLINE_REQUEST, _INLINE_TENSORS = 1024, 8192
 _INLINE_MAPS = 256  # of all instances, each of which is measured
+_INLINE_RESULTS = 512  # and label sets, likewise
 _RETRY_AFTER = 1.0
 _SETTLING = 30.0  # seconds until a version that engines have loaded is known here, at most
 _CHUNKS_AHEAD = 8  # chunks of a stream that are computed before their reader takes them, at most about
-LARGE_ANSWER = 2**18  # bytes of arrays from which an answer is put together on a thread
+_ANSWER_THREADS = 2  # that make large answers, which takes the interpreter more than the cores
 CHUNK_FRAME = 256  # bytes of a chunk's message beside its arrays
 
 
@@ -98,13 +100,15 @@ class Core:
         self._memory = memory
         self._quotas = quotas
         self._preprocessing = PreprocessingPool(settings.preprocess_count)
+        self._answering = PreprocessingPool(min(settings.preprocess_count, _ANSWER_THREADS), "answer")
         self._preprocessed: Counter[tuple[str, int]] = Counter()  # rows that threads preprocess, by model
         self.calls = 0  # so far
         self._whole = whole
 
     def close(self) -> None:
-        """Preprocess no more."""
+        """Preprocess no more, and make no large answers."""
         self._preprocessing.close()
+        self._answering.close()
 
     def find(self, name: str, version: int, call: Call) -> Model:
         """Find a model that can answer, and keep it until the call ends: an unload waits for that.
@@ -123,17 +127,20 @@ class Core:
         Raises: LimelightError of every kind.
         """
         started = time.perf_counter_ns()
-        checked = self._checked(request, call)
+        checked = await self._checked(request, call)
         with self._failures_counted(checked, started):
             if checked.plan is not None:
                 validation.check_sequences(checked.schema, checked.wanted.generation, checked.wanted.attention)
             before = time.perf_counter_ns()
             prepared, size = await self._prepared(checked, call)
+            checked = replace(checked, size=size)
             preprocess = time.perf_counter_ns() - before
             held = self._hold(checked, prepared, size)
             try:
+                prepared = await self._intervened(checked, prepared, call)
                 results = await checked.model.engine().answer(_inference(checked, prepared, call))
-                predictions = [self.predicted(checked, *each) for each in zip(prepared, results, strict=True)]
+                parts = [partial(_predicted, checked, *each) for each in zip(prepared, results, strict=True)]
+                predictions = await self.made(checked, parts, call)
             except BaseException:
                 held.release()
                 raise
@@ -153,8 +160,7 @@ class Core:
         held, began = inference.held, time.perf_counter_ns()
         with self._failures_counted(inference.checked, inference.started):
             try:
-                is_large = inference.array_bytes >= LARGE_ANSWER
-                data = await asyncio.to_thread(encode, inference) if is_large else encode(inference)
+                (data,) = await self.made(inference.checked, [partial(encode, inference)], call)
             except BaseException:
                 held.release()
                 raise
@@ -175,22 +181,25 @@ class Core:
         end.
         """
         settings = self._settings
-        checked = self._checked(request, call)
+        checked = await self._checked(request, call)
         checked = replace(checked, stream_limit=settings.max_stream_bytes or sys.maxsize)
         assert checked.plan is not None
         validation.check_by_rows(checked.wanted.attention)
         prepared, size = await self._prepared(checked, call)
+        checked = replace(checked, size=size)
         chunk_bytes = min(settings.chunk_bytes, checked.wanted.limit) - CHUNK_FRAME
         # Chunks that are computed ahead, each as it is computed and as it is sent, and the transport's copy.
         ahead = 2 * (_CHUNKS_AHEAD) * chunk_bytes
         with self._memory.hold(2 * size + ahead + max(each.computing for each in prepared)):
-            for place, one in enumerate(prepared):
+            for place, one in enumerate(await self._intervened(checked, prepared, call)):
                 engine = checked.model.engine()
                 async with aclosing(engine.stream(_inference(checked, [one], call), chunk_bytes)) as events:
                     async for event in events:
                         if isinstance(event, StreamBegun):
                             _trace_engine([event.result], call)
-                            yield checked, place, self.predicted(checked, one, event.result), event
+                            parts = [partial(_predicted, checked, one, event.result)]
+                            (predicted,) = await self.made(checked, parts, call)
+                            yield checked, place, predicted, event
                         else:
                             self._count_weights(call, event.map)
                             yield event
@@ -201,11 +210,13 @@ class Core:
     ) -> AsyncGenerator[tuple[CheckedCall, PreparedInstance, GenerationBegun] | TokenResult | Prediction, None]:
         """Generate one instance token by token: what it begins with, tokens, and the whole prediction."""
         started = time.perf_counter_ns()
-        checked = self._checked(request, call, generates=True)
+        checked = await self._checked(request, call, generates=True)
         if checked.plan is not None:
             validation.check_by_tokens(checked.schema, checked.wanted.attention, checked.plan)
-        (one,), size = await self._prepared(checked, call)
-        with self._failures_counted(checked, started), self._memory.hold(size + one.computing):
+        prepared, size = await self._prepared(checked, call)
+        checked = replace(checked, size=size)
+        with self._failures_counted(checked, started), self._memory.hold(size + prepared[0].computing):
+            (one,) = await self._intervened(checked, prepared, call)
             engine = checked.model.engine()
             async with aclosing(engine.generate(_inference(checked, [one], call))) as events:
                 async for event in events:
@@ -218,7 +229,8 @@ class Core:
                         self._count_weights(call, *event.maps)
                         _trace_engine([event], call)
                         self._count_answered(checked, [event], one.nanoseconds, event.reduce_nanoseconds, started)
-                        yield self.predicted(checked, one, event)
+                        (predicted,) = await self.made(checked, [partial(_predicted, checked, one, event)], call)
+                        yield predicted
 
     def list_models(self, call: Call) -> list[VersionStatus[Model]]:
         """Give every version that the caller may know of, those that failed to load too."""
@@ -278,6 +290,15 @@ class Core:
         (result,) = await self._preprocessing.run(1, lambda _: function(), call.deadline)
         return result
 
+    async def made(self, checked: CheckedCall, parts: Sequence[Callable[[], T]], call: Call) -> list[T]:
+        """Make the parts of an answer: those of a large one on threads, fairly between calls.
+
+        Raises: what a part raises; DeadlineError.
+        """
+        if not checked.is_large:
+            return [part() for part in parts]
+        return await self._answering.run(len(parts), lambda place: parts[place](), call.deadline)
+
     def hold_answer(self, size: int, call: Call) -> None:
         """Hold the transport's copy of an answer until it is sent. Raises: QueueFullError."""
         call.when_sent(self._memory.take(size).release)
@@ -287,33 +308,6 @@ class Core:
         call.took(stage.value, nanoseconds)
         self._metrics.stage(call.model, stage, nanoseconds / 1e9)
 
-    def predicted(self, checked: CheckedCall, prepared: PreparedInstance, result: RowResult) -> Prediction:
-        """Make the prediction of an engine's result."""
-        made = {each.name: each for each in result.labels}
-        labels = {**prepared.row.labels, **made}
-        answered = Answered(result.outputs, result.sequences, labels, prepared.instance)
-        most, served = checked.wanted.max_classes, checked.schema.served
-        return Prediction(
-            results={name: builder.build(answered, most) for name, builder in checked.model.builders.items()},
-            outputs={name: result.outputs[name] for name in checked.wanted.outputs if name in result.outputs},
-            labels={name: prepared.labels.get(name) or labels[name] for name in checked.wanted.labels},
-            axes=labels,
-            derived_labels=result.derived_labels,
-            truncated=prepared.row.truncated,
-            provenance=Provenance(
-                model=served.name,
-                version=served.version,
-                digest=served.digest,
-                provider=served.provider,
-                graph=result.graph,
-                batch_rows=result.batch_rows,
-                queue=result.timing.queue,
-                compute=result.timing.compute,
-                preprocess=prepared.nanoseconds,
-            ),
-            result=result,
-        )
-
     def _check_control(self) -> None:
         """Raise WrongModelError where callers may not load and unload."""
         if self._settings.model_control != "explicit":
@@ -322,7 +316,7 @@ class Core:
                 f"{self._settings.model_control}; start it with --model-control explicit"
             )
 
-    def _checked(self, request: CallRequest, call: Call, *, generates: bool = False) -> CheckedCall:
+    async def _checked(self, request: CallRequest, call: Call, *, generates: bool = False) -> CheckedCall:
         """Find the model, and check the call's options against it."""
         self.calls += 1
         found = request.model
@@ -338,7 +332,10 @@ class Core:
                 generation = replace(generation, max_new_tokens=schema.max_new_tokens)
         elif request.generation is not None:
             raise WrongModelError(f"{schema.name} does not generate, so generation options do not apply to it")
-        plan = None if request.attention is None else schema.plan(request.attention)
+        plan = None
+        if request.attention is not None:
+            planned = partial(schema.plan, request.attention)
+            plan = await self.on_thread(planned, call) if request.is_large else planned()
         validation.check_max_classes(request.max_classes)
         limit = min(self._settings.max_response_bytes, call.limit or sys.maxsize)
         wanted = Wanted(
@@ -353,7 +350,7 @@ class Core:
         validation.check_count(len(request.instances), self._settings.max_instances)
         return CheckedCall(model, wanted, request)
 
-    async def _prepared(self, checked: CheckedCall, call: Call) -> tuple[list[PreparedInstance], int]:
+    async def _prepared(self, checked: CheckedCall, call: Call) -> tuple[Sequence[PreparedInstance], int]:
         """Preprocess every instance, and bound the bytes of the answer, or of a stream's largest first message."""
         instances = checked.request.instances
         count = call.rows = len(instances)
@@ -369,24 +366,30 @@ class Core:
             prepared = [one(place) for place in range(count)]
         else:
             prepared = await self._prepared_on_threads(checked, count, one, call)
-        sizes, wanted = checked.model.sizes, checked.wanted
-        measured = [
-            Measured(each.row, {name: len(data) for name, data in each.labels.items()}, each.attention)
-            for each in prepared
-        ]
-        if checked.request.is_rectangular:
-            measured = [sizes.widest(measured, wanted)] * count
-        if checked.stream_limit is not None and checked.plan is not None:
-            size = sizes.checked_stream(measured, checked.wanted, checked.plan, checked.stream_limit)
-        else:
-            size = sizes.checked(measured, checked.wanted)
-        if checked.plan is not None:
-            largest = max(each.computing for each in prepared)
-            check_computed(largest, self._memory.limit, streamed=checked.stream_limit is not None)
+        measure = partial(_measured, checked, prepared, self._memory.limit)
+        size = measure() if is_light else await self.on_thread(measure, call)
         took = time.perf_counter_ns() - started
         self.stage(Stage.PREPROCESS, took, call)
         call.traced("preprocess", took)
         return prepared, size
+
+    async def _intervened(
+        self, checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call
+    ) -> Sequence[PreparedInstance]:
+        """Add the tensors of interventions to the rows, once their memory is held: a few bytes can ask for whole maps.
+
+        Raises: InputError naming the field; DeadlineError.
+        """
+        if not checked.request.instances.has_interventions:
+            return prepared
+        schema = checked.schema
+
+        def one(place: int) -> PreparedInstance:
+            each = prepared[place]
+            steps = schema.steps(each.row, checked.wanted.generation)
+            return replace(each, row=with_interventions(each.row, each.interventions, schema, steps, call.deadline))
+
+        return await self._preprocessing.run(len(prepared), one, call.deadline)
 
     async def _prepared_on_threads(
         self, checked: CheckedCall, count: int, one: Callable[[int], PreparedInstance], call: Call
@@ -462,6 +465,34 @@ class Core:
         self._metrics.attention_bytes(call.model, size)
 
 
+def _predicted(checked: CheckedCall, prepared: PreparedInstance, result: RowResult) -> Prediction:
+    """Make the prediction of an engine's result."""
+    made = {each.name: each for each in result.labels}
+    labels = {**prepared.row.labels, **made}
+    answered = Answered(result.outputs, result.sequences, labels, prepared.instance)
+    most, served = checked.wanted.max_classes, checked.schema.served
+    return Prediction(
+        results={name: builder.build(answered, most) for name, builder in checked.model.builders.items()},
+        outputs={name: result.outputs[name] for name in checked.wanted.outputs if name in result.outputs},
+        labels={name: prepared.labels.get(name) or labels[name] for name in checked.wanted.labels},
+        axes=labels,
+        derived_labels=result.derived_labels,
+        truncated=prepared.row.truncated,
+        provenance=Provenance(
+            model=served.name,
+            version=served.version,
+            digest=served.digest,
+            provider=served.provider,
+            graph=result.graph,
+            batch_rows=result.batch_rows,
+            queue=result.timing.queue,
+            compute=result.timing.compute,
+            preprocess=prepared.nanoseconds,
+        ),
+        result=result,
+    )
+
+
 def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -> PreparedInstance:
     """Convert and check one instance. Raises: InputError and its kinds."""
     started = time.perf_counter_ns()
@@ -469,9 +500,6 @@ def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -
     instance = instances.read(place, schema)
     row = schema.preprocessor.row(instance, field=instances.path(place), truncate=checked.request.truncate)
     interventions = instances.interventions(place)
-    steps = schema.steps(row, wanted.generation) if interventions else 0
-    if interventions:
-        row = with_interventions(row, interventions, schema, steps)
     if plan is not None:
         check_instance(plan, row.labels)
     encode = checked.request.encode_labels
@@ -479,17 +507,48 @@ def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -
     streamed = checked.stream_limit is not None
     attention = 0 if plan is None else checked.model.sizes.attention(row, wanted.generation, plan)
     computing = checked.model.sizes.computing(row, wanted, streamed=streamed) + (0 if streamed else attention)
+    given = 0
     if interventions:
+        steps = schema.steps(row, wanted.generation)
+        given = given_bytes(row, interventions, schema, steps)
         computing += intervened_bytes(row, schema, steps)
     took = time.perf_counter_ns() - started
-    return PreparedInstance(instance, row, instances.seed(place), labels, attention, computing, took)
+    seed = instances.seed(place)
+    return PreparedInstance(instance, row, seed, labels, attention, computing, took, interventions, given)
+
+
+def _measured(checked: CheckedCall, prepared: Sequence[PreparedInstance], most_held: int) -> int:
+    """Bound the bytes of an answer, or of a stream's largest first message, and of the maps that interventions give.
+
+    Raises: TooLargeError.
+    """
+    sizes, wanted, count = checked.model.sizes, checked.wanted, len(prepared)
+    measured = [
+        Measured(each.row, {name: len(data) for name, data in each.labels.items()}, each.attention) for each in prepared
+    ]
+    if checked.request.is_rectangular:
+        measured = [sizes.widest(measured, wanted)] * count
+    if checked.stream_limit is not None and checked.plan is not None:
+        size = sizes.checked_stream(measured, wanted, checked.plan, checked.stream_limit)
+    else:
+        size = sizes.checked(measured, wanted)
+    if checked.plan is not None or checked.request.instances.has_interventions:
+        largest = max(each.computing for each in prepared)
+        check_computed(largest, most_held, streamed=checked.stream_limit is not None)
+    given = sum(each.given for each in prepared)
+    check_given(given, most_held)
+    return size + given
 
 
 def _is_light(checked: CheckedCall, instances: InstanceSource) -> bool:
     """True for instances that are prepared in less time than it takes to hand them to a thread."""
     attention, plan = checked.wanted.attention, checked.plan
     maps = 0 if plan is None else len(plan.selected) * len(instances)
-    if maps > _INLINE_MAPS or checked.request.is_large or attention.query_groups or attention.key_groups:
+    is_grouped = attention.query_groups or attention.key_groups
+    made = len(checked.model.builders) + len(checked.wanted.labels)
+    if made * len(instances) > _INLINE_RESULTS:
+        return False
+    if maps > _INLINE_MAPS or checked.request.is_large or instances.has_interventions or is_grouped:
         return False
     if instances.size > _INLINE_TENSORS:
         return False

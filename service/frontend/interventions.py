@@ -1,7 +1,8 @@
 """Interventions on attention, checked against a model and one instance, and made tensors of its row."""
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -12,10 +13,12 @@ from bundle.rows import Row
 from bundle.values import Array
 from bundle.wire import data_type_name, data_type_of
 from limelight.v1 import model_pb2
+from service.errors import DeadlineError
 from service.frontend.schema import ModelSchema
 
 # Rows of weights may sum to 1 within this: those of a map in float16 do.
 _SUM = 2e-3
+MOST_INTERVENTIONS = 256  # of an instance; one of a map can name all its heads and queries
 
 
 class Change(Enum):
@@ -45,29 +48,67 @@ class Intervention:
     queries: Sequence[int] = ()
 
 
-def with_interventions(row: Row, interventions: Sequence[Intervention], schema: ModelSchema, steps: int) -> Row:
+@dataclass
+class _MapChanges:
+    """The interventions on one map, in the order of the request. scales [head], None where nothing scales."""
+
+    bound: BoundIntervention
+    scales: Array | None = None
+    rows: list["_Rows"] = field(default_factory=list)
+
+
+def with_interventions(
+    row: Row, interventions: Sequence[Intervention], schema: ModelSchema, steps: int, deadline: float | None = None
+) -> Row:
     """Add the tensors of the interventions to a row.
 
     Args:
         steps: the most that the row can take; 0 where nothing is generated.
+        deadline: by `time.monotonic`.
 
-    Raises: InputError naming the field.
+    Raises: InputError naming the field; DeadlineError.
     """
     descriptions = {each.name: each for each in schema.maps}
-    tensors: dict[str, Array] = {}
+    changes: dict[str, _MapChanges] = {}
     for each in interventions:
+        _check_deadline(deadline)
         bound = _bound(each, descriptions, schema.interventions)
         description = descriptions[each.map]
         heads = _indices(each.heads, bound.heads, "heads", each)
+        of_map = changes.setdefault(each.map, _MapChanges(bound))
         if each.change is Change.HEAD_SCALES:
             factors = _factors(each, heads)
-            scales = tensors.setdefault(bound.scales, np.ones(bound.heads, np.float32))
-            scales[heads] = factors
+            if of_map.scales is None:
+                of_map.scales = np.ones(bound.heads, np.float32)
+            of_map.scales[heads] = factors
             continue
         of_steps = bool(schema.steps_label) and description.query_labels == schema.steps_label
-        change = _of_steps(each, heads, row, schema, steps) if of_steps else _of_queries(each, heads, row, description)
-        _replace(tensors, bound, heads, change)
+        read = _of_steps if of_steps else _of_queries
+        of_map.rows.append(read(each, heads, row, schema, steps))
+    tensors: dict[str, Array] = {}
+    for of_map in changes.values():
+        _check_deadline(deadline)
+        if of_map.scales is not None:
+            tensors[of_map.bound.scales] = of_map.scales
+        if of_map.rows:
+            tensors |= _replaced(of_map.bound, of_map.rows)
     return replace(row, tensors={**row.tensors, **tensors})
+
+
+def given_bytes(row: Row, interventions: Sequence[Intervention], schema: ModelSchema, steps: int) -> int:
+    """Bound the bytes of the tensors that `with_interventions` adds: each map whose weights are given, whole.
+
+    Args:
+        steps: the most that the row can take.
+    """
+    given = {each.map for each in interventions if each.change is Change.WEIGHTS}
+    total = 0
+    for each in schema.maps:
+        if each.name in given:
+            queries, keys = _most_of(each, row, schema, steps)
+            # The queries of changed steps are not among the row's labels.
+            total += 4 * each.heads * (queries if each.query_labels in row.labels else steps + 1) * keys
+    return total
 
 
 def intervened_bytes(row: Row, schema: ModelSchema, steps: int) -> int:
@@ -79,9 +120,8 @@ def intervened_bytes(row: Row, schema: ModelSchema, steps: int) -> int:
     total = 0
     for each in schema.maps:
         if each.form == model_pb2.MAP_FORM_DENSE:
-            names = (each.query_labels, each.key_labels)
-            sizes = (row.labels[name].size if name in row.labels else _most(name, row, schema, steps) for name in names)
-            total += 16 * each.heads * max(1, each.features) * int(np.prod([*sizes], dtype=np.int64))
+            queries, keys = _most_of(each, row, schema, steps)
+            total += 16 * each.heads * max(1, each.features) * queries * keys
     return total
 
 
@@ -89,19 +129,21 @@ def intervened_bytes(row: Row, schema: ModelSchema, steps: int) -> int:
 class _Rows:
     """Rows of weights that change. count: of the map's rows; weights: [head, query, key], None for uniform ones."""
 
+    heads: Array
     queries: Array
     count: int
     weights: Array | None
 
 
-def _of_queries(asked: Intervention, heads: Array, row: Row, description: model_pb2.MapDescription) -> _Rows:
+def _of_queries(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, steps: int) -> _Rows:
     """Read a change of a map whose queries are known before the model runs."""
+    description = next(each for each in schema.maps if each.name == asked.map)
     count = row.labels[description.query_labels].size
     queries = _indices(asked.queries, count, "queries", asked)
     if asked.change is Change.UNIFORM:
-        return _Rows(queries, count, None)
+        return _Rows(heads, queries, count, None)
     size = row.labels[description.key_labels].size
-    return _Rows(queries, count, _weights(asked, (len(heads), len(queries), size)))
+    return _Rows(heads, queries, count, _weights(asked, (len(heads), len(queries), size)))
 
 
 def _of_steps(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, steps: int) -> _Rows:
@@ -115,10 +157,10 @@ def _of_steps(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, 
     queries = _indices(asked.queries, steps, "queries", asked) if asked.queries else np.zeros(1, np.int64)
     count = int(queries.max()) + 2 if asked.queries else 1
     if asked.change is Change.UNIFORM:
-        return _Rows(queries, count, None)
+        return _Rows(heads, queries, count, None)
     keys = next(each.key_labels for each in schema.maps if each.name == asked.map)
     if keys in row.labels:
-        return _Rows(queries, count, _weights(asked, (len(heads), len(queries), row.labels[keys].size)))
+        return _Rows(heads, queries, count, _weights(asked, (len(heads), len(queries), row.labels[keys].size)))
     there = schema.first_keys(keys, row) + queries  # the keys of each query
     weights = _weights(asked, (len(heads), len(queries), int(there.max())))
     for place, number in enumerate(there):
@@ -127,32 +169,50 @@ def _of_steps(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, 
                 f"{asked.field}.weights",
                 f"have weight beyond the {number} keys that step {queries[place]} has; set these weights to 0",
             )
-    return _Rows(queries, count, weights)
+    return _Rows(heads, queries, count, weights)
 
 
-def _replace(tensors: dict[str, Array], bound: BoundIntervention, heads: Array, rows: _Rows) -> None:
-    """Add a change to a row's tensors. Of maps of output steps, these get as many rows as the changes need."""
-    keys = 0 if rows.weights is None else rows.weights.shape[2]
-    given = (bound.uniform, bound.replaced, bound.replacement)
-    count = max([rows.count, *(tensors[name].shape[1] for name in given if name in tensors)])
-    for name in given if rows.weights is not None or bound.replaced in tensors else given[:1]:
-        before = tensors.get(name, np.zeros((bound.heads, 1, 1), np.float32))
-        wider = max(before.shape[2], keys) if name == bound.replacement else 1
-        grown = np.zeros((bound.heads, count, wider), np.float32)
-        grown[:, : before.shape[1], : before.shape[2]] = before
-        grown[:, before.shape[1] :, : before.shape[2]] = before[:, -1:]
-        tensors[name] = grown
+def _replaced(bound: BoundIntervention, changes: Sequence[_Rows]) -> dict[str, Array]:
+    """Make the tensors of a map whose weights change. A later change replaces an earlier one of the same rows.
+
+    Each row of weights is written once, so that the time does not grow with the changes times the size of the map.
+    """
+    count = max(each.count for each in changes)
+    last = np.full((bound.heads, count), -1)  # the change that holds, by head and query
     # A change of every step is one of every row.
-    queries = rows.queries if rows.count > 1 or count == 1 else np.arange(count)
-    places = np.ix_(heads, queries)
-    tensors[bound.uniform][places] = rows.weights is None
-    if rows.weights is not None:
-        tensors[bound.replaced][places] = 1
-        tensors[bound.replacement][places] = 0
-        tensors[bound.replacement][:, :, :keys][places] = rows.weights
-    elif bound.replaced in tensors:  # weights that an earlier change gave are not read, nor checked
-        tensors[bound.replaced][places] = 0
-        tensors[bound.replacement][places] = 0
+    queries = [each.queries if each.count > 1 or count == 1 else np.arange(count) for each in changes]
+    for number, (each, of) in enumerate(zip(changes, queries, strict=True)):
+        last[np.ix_(each.heads, of)] = number
+    is_given = np.array([each.weights is not None for each in changes])
+    holds = (last >= 0)[..., np.newaxis]
+    given = holds & is_given[last][..., np.newaxis]
+    made = {bound.uniform: (holds & ~given).astype(np.float32)}
+    held = np.unique(last[given[..., 0]])
+    if held.size:
+        keys = max(each.weights.shape[2] for each in changes if each.weights is not None)
+        replacement = np.zeros((bound.heads, count, keys), np.float32)
+        for number in held:
+            each, of = changes[number], queries[number]
+            assert each.weights is not None
+            heads, places = np.nonzero(last[np.ix_(each.heads, of)] == number)
+            of_query = places if each.weights.shape[1] > 1 else np.zeros_like(places)
+            replacement[each.heads[heads], of[places], : each.weights.shape[2]] = each.weights[heads, of_query]
+        made |= {bound.replaced: given.astype(np.float32), bound.replacement: replacement}
+    return made
+
+
+def _check_deadline(deadline: float | None) -> None:
+    if deadline is not None and deadline <= time.monotonic():
+        raise DeadlineError("the deadline passed before the instances were prepared")
+
+
+def _most_of(each: model_pb2.MapDescription, row: Row, schema: ModelSchema, steps: int) -> tuple[int, int]:
+    """Bound the queries and the keys of a map, of output steps those of one step."""
+    queries, keys = (
+        row.labels[name].size if name in row.labels else _most(name, row, schema, steps)
+        for name in (each.query_labels, each.key_labels)
+    )
+    return queries, keys
 
 
 def _most(name: str, row: Row, schema: ModelSchema, steps: int) -> int:
@@ -184,6 +244,8 @@ def _bound(
 def _indices(given: Sequence[int], size: int, what: str, asked: Intervention) -> Array:
     if not given:
         return np.arange(size)
+    if len(given) > size:
+        raise InputError(f"{asked.field}.{what}", f"name {len(given)}; {asked.map} has {size} {what} for this instance")
     for place, each in enumerate(given):
         if not -size <= each < size:
             raise OutOfRangeError(

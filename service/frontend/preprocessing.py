@@ -47,7 +47,8 @@ class PreprocessingPool:
     seconds_each: by which an instance makes the next ones wait, on average of the last; 0 before the first.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, work: str = "preprocess") -> None:
+        """Start the threads, which are named after their work."""
         self._changed = threading.Condition()
         self._waiting: list[tuple[float, int, _Task[Any]]] = []
         self._order = itertools.count()
@@ -55,7 +56,7 @@ class PreprocessingPool:
         self._threads = threads
         self.seconds_each = 0.0
         for number in range(threads):
-            background(self._work, f"preprocess-{number}").start()
+            background(self._work, f"{work}-{number}").start()
 
     async def run(self, count: int, prepare: Callable[[int], T], deadline: float | None) -> list[T]:
         """Preprocess all instances of a call. Cancelling the awaiting task ends it after the instances under way.
@@ -121,7 +122,7 @@ class PreprocessingPool:
     def _prepare(self, task: _Task[Any], place: int) -> None:
         before = time.monotonic()
         if task.deadline is not None and task.deadline <= before:
-            self._fail(task, DeadlineError("the deadline passed before the instances were prepared"))
+            self._fail(task, DeadlineError("the deadline passed before a thread was free for the call"))
             return
         try:
             prepared = task.prepare(place)

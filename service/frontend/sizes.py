@@ -245,6 +245,14 @@ def check_computed(largest: int, most: int, *, streamed: bool) -> None:
         )
 
 
+def check_given(size: int, most: int) -> None:
+    """Check the bytes of the maps that interventions replace, of all instances. Raises: TooLargeError."""
+    if size > most:
+        raise TooLargeError(
+            "instances", f"replace {size} bytes of maps; at most {most} are allowed: send fewer, or change fewer maps"
+        )
+
+
 def _least_chunk(plan: AttentionPlan, sizes: AxisSizes) -> int:
     """Bound the largest chunk that maps cannot be cut below: one query, with every head where heads are reduced, or
     the map is of edges.

@@ -31,8 +31,9 @@ def output_names(wanted: Sequence[str] | None, known: Sequence[str]) -> Sequence
         return known
     if len(wanted) > MOST_NAMES:
         raise InputError("outputs", f"has {len(wanted)} entries; at most {MOST_NAMES} are allowed")
+    names = frozenset(known)
     for place, name in enumerate(wanted):
-        if name not in known:
+        if name not in names:
             raise InputError(f"outputs[{place}]", f"is {name!r}, which the model lacks; it has {', '.join(known)}")
     return tuple(dict.fromkeys(wanted))
 

@@ -33,13 +33,12 @@ from service.platform.signals import spared
 from service.settings import Settings
 from service.supervisor.desired import DesiredState
 from service.supervisor.model_control import ModelControl
+from service.supervisor.restarts import Restarts
 from service.supervisor.served import Served
 
 logger = logging.getLogger(__name__)
 
 ENGINE, FRONTEND = "engine", "frontend"
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds before a process that keeps ending is started again
-_STEADY = 60.0  # a process that lived so long ended by accident
 _CHECKS = 32  # threads that wait for checks of bundles
 _MARGIN = 2.0  # seconds that a process gets beyond drain and grace
 _COUNTING = 1.0  # seconds that a process gets to send its metrics; after that, those that it sent last are taken
@@ -47,7 +46,10 @@ _COUNTING = 1.0  # seconds that a process gets to send its metrics; after that, 
 
 @dataclass(eq=False)
 class _Child:
-    """A process. snapshot, statistics: its metrics and its statistics, as it sent them last."""
+    """A process.
+
+    ready: when it became so. snapshot, statistics: its metrics and its statistics, as it sent them last.
+    """
 
     role: str
     number: int
@@ -55,7 +57,7 @@ class _Child:
     link: ControlLink
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     counted: asyncio.Event = field(default_factory=asyncio.Event)
-    is_ready: bool = False
+    ready: float | None = None
     failure: str = ""
     snapshot: Snapshot | None = None
     statistics: Snapshot | None = None
@@ -146,10 +148,9 @@ class Supervisor(Served):
 
     async def _keep(self, role: str, number: int) -> None:
         """Keep one process running until all are to stop."""
-        pause = _SHORTEST_PAUSE
+        restarts = Restarts()
         while not self._stopping.is_set():
-            began = time.monotonic()
-            ended = await self._run(role, number)
+            ended, served = await self._run(role, number)
             if self._stopping.is_set():
                 return
             self._metrics.process_ended(role)
@@ -157,19 +158,21 @@ class Supervisor(Served):
                 if not self._started.done():
                     self._started.set_exception(LimelightError(ended))
                 return
-            logger.error("%s; another takes its place", ended)
-            pause = _SHORTEST_PAUSE if time.monotonic() - began > _STEADY else min(2 * pause, _LONGEST_PAUSE)
+            is_last = role == FRONTEND and not any(each.role == FRONTEND for each in self._children.values())
+            pause = restarts.pause(served, is_last=is_last)
+            logger.error("%s; another takes its place %s", ended, f"in {pause:g} s" if pause else "at once")
             if role == ENGINE:
                 self._send(FRONTEND, control.Starts(number, pause))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause)
+            if pause:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), pause)
 
-    async def _run(self, role: str, number: int) -> str:
-        """Run one process to its end; gives how it ended."""
+    async def _run(self, role: str, number: int) -> tuple[str, float]:
+        """Run one process to its end; gives how it ended, and the seconds that it was ready."""
         try:
             child = await self._spawn(role, number)
         except OSError as error:
-            return f"{role} {number} cannot be started: {error.strerror}"
+            return f"{role} {number} cannot be started: {error.strerror}", 0.0
         self._children[role, number] = child
         child.link.send(self._begin(role, number))
         for other in list(self._children.values()):
@@ -190,7 +193,8 @@ class Supervisor(Served):
             self._past = [joined([*self._past, without_gauges(child.snapshot)])]
         if child.statistics is not None:
             self._past_statistics = [joined([*self._past_statistics, child.statistics])]
-        return child.failure or f"{role} {number} (process {child.process.pid}) {_ended(status)}"
+        served = 0.0 if child.ready is None else time.monotonic() - child.ready
+        return child.failure or f"{role} {number} (process {child.process.pid}) {_ended(status)}", served
 
     async def _spawn(self, role: str, number: int) -> _Child:
         """Start a process: a new interpreter, since nothing of gRPC or a runtime survives a fork.
@@ -247,7 +251,7 @@ class Supervisor(Served):
     def _receive(self, child: _Child, message: Any) -> None:
         match message:
             case control.Ready():
-                child.is_ready = True
+                child.ready = time.monotonic()
                 self._open()
             case control.Failed():
                 child.failure = message.message
@@ -352,7 +356,7 @@ class Supervisor(Served):
             self._started.set_result(None)
 
     def _ready(self) -> list[_Child]:
-        return [each for each in self._children.values() if each.is_ready]
+        return [each for each in self._children.values() if each.ready is not None]
 
     def _count_processes(self) -> None:
         for role in (ENGINE, FRONTEND):

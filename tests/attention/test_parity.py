@@ -1,5 +1,7 @@
 """Parity with implementations by others."""
 
+import math
+
 import entmax
 import pytest
 import torch
@@ -64,6 +66,17 @@ def test_gradient_of_the_learned_alpha_equals_finite_differences() -> None:
         return torch.func.functional_call(align, {"weight": w}, (s, None, Context()))
 
     assert torch.autograd.gradcheck(weights, (scores, weight), atol=1e-5)
+
+
+@pytest.mark.parametrize("parameter", [-12.0, -6.0, -4.0, 0.0, 4.0, 12.0])
+def test_a_learned_alpha_can_come_back_from_wherever_it_is(parameter: float) -> None:
+    align = Entmax(learned=True)
+    with torch.no_grad():
+        align.weight.fill_(parameter)
+    expected = max(1.01, 1 + 1 / (1 + math.exp(-parameter)))
+    torch.testing.assert_close(align.alpha, torch.full((1, 1, 1), expected))
+    align(torch.tensor([[[[0.0, -0.5, -1.0]]]]), None, Context())[..., 0].sum().backward()
+    assert align.weight.grad is not None and align.weight.grad.item() > 0  # a larger α gives the best key more
 
 
 def test_constrained_sparsemax_equals_the_entmax_package_where_bounds_are_one() -> None:

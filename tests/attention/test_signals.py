@@ -257,6 +257,16 @@ def test_preliminary_training_is_plugged_in_and_frozen() -> None:
     assert all(p.requires_grad for p in first.parameters())
 
 
+@pytest.mark.parametrize(("start", "bound"), [(-0.3, 0.0), (1.3, 10.0)])
+def test_a_span_that_stepped_beyond_its_bounds_can_come_back(start: float, bound: float) -> None:
+    align = AdaptiveSpan(max_span=10, ramp=4, start=start)
+    assert align.span.item() == pytest.approx(bound, abs=1e-5)
+    positions = torch.arange(13.0)
+    weights = align(torch.zeros(1, 1, 1, 13), None, Context(query_positions=positions[:1], key_positions=positions))
+    weights[..., 0].sum().backward()
+    assert align.share.grad is not None and align.share.grad.item() < 0  # a longer span leaves less for the nearest key
+
+
 def test_spans_shrink_to_what_they_pay_for() -> None:
     """One head's task needs the next key alone, the other's a key far away; the price shortens only the first."""
     align = AdaptiveSpan(max_span=10, ramp=2, heads=2, start=0.6)

@@ -1,9 +1,11 @@
 """Steps from an image file to a tensor: size, shape, orientation, the part that cells cover, and threads."""
 
 import io
+import struct
 import subprocess
 import sys
 import warnings
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,6 +16,7 @@ from PIL import Image as Pillow
 
 from bundle.errors import BundleError, InputError, TooLargeError
 from bundle.preprocess import Preprocessor
+from bundle.preprocess.images import decode_image
 from bundle.rows import Row
 from bundle.v1 import bundle_pb2
 from bundle.values import Image, TensorValue
@@ -186,6 +189,57 @@ def test_what_is_transparent_is_white(mode: str) -> None:
         made = Preprocessor.from_parts(bundle(cropped(4, 4)), {}).row({"image": Image(buffer.getvalue())})
     number = NUMBERS[2:6, 4:8].astype(np.float64)
     np.testing.assert_allclose(made.tensors["pixels"][0], 255 - (255 - number) * 2 * number / 255, atol=1)
+
+
+def png(colours: int, depth: int, samples: np.ndarray, **chunks: bytes) -> bytes:
+    """Write a PNG by its specification: samples [row, column, channel] of some bits, and further chunks."""
+
+    def chunk(kind: str, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + (whole := kind.encode() + data) + struct.pack(">I", zlib.crc32(whole))
+
+    bits = (samples.reshape(len(samples), -1, 1) >> np.arange(depth)[::-1]) & 1
+    lines = np.packbits(bits.reshape(len(samples), -1).astype(np.uint8), axis=1)
+    content = b"".join(b"\0" + line.tobytes() for line in lines)
+    header = struct.pack(">IIBBBBB", samples.shape[1], len(samples), depth, colours, 0, 0, 0)
+    parts = {"IHDR": header, **chunks, "IDAT": zlib.compress(content), "IEND": b""}
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(kind, data) for kind, data in parts.items())
+
+
+# Types of colour (grey, RGB, palette, grey with alpha, RGB with alpha), their channels, and the bits of a sample.
+PNGS = [
+    (colours, depth, transparent)
+    for colours, depths in {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}.items()
+    for depth in depths
+    for transparent in ((False, True) if colours < 4 else (False,))
+]
+
+
+@pytest.mark.parametrize(("colours", "depth", "transparent"), PNGS)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_kind_of_png_has_the_colours_of_its_specification(
+    colours: int, depth: int, transparent: bool, channels: int
+) -> None:
+    random, most = np.random.default_rng(depth + colours), 2**depth
+    samples = random.integers(0, most, (6, 7, {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colours]))
+    if depth == 16:  # many differ from others by their lower bytes alone
+        samples = samples[:1, :1] + random.integers(0, 2, samples.shape) - samples[:1, :1] % 2
+    if colours == 3:
+        palette, opacities = random.integers(0, 256, (most, 3)), random.integers(0, 256, most)
+        chunks = {"PLTE": palette.astype(np.uint8).tobytes()}
+        chunks |= {"tRNS": opacities.astype(np.uint8).tobytes()} if transparent else {}
+        rgb, opacity = palette[samples[..., 0]], opacities[samples[..., 0]] if transparent else np.full((6, 7), 255)
+    else:
+        chunks = {"tRNS": samples[2, 3].astype(">u2").tobytes()} if transparent else {}
+        eight = samples >> 8 if depth == 16 else samples * 255 // (most - 1)
+        rgb = eight[..., :3] if colours in (2, 6) else np.repeat(eight[..., :1], 3, axis=2)
+        opacity = eight[..., -1] if colours in (4, 6) else np.full((6, 7), 255)
+        if transparent:
+            opacity = np.where((samples == samples[2, 3]).all(axis=2), 0, 255)
+    found, _ = decode_image(png(colours, depth, samples, **chunks), channels=channels, max_pixels=0, field="image")
+    expected = 255 - (255 - rgb) * opacity[..., np.newaxis] / 255
+    if channels == 1:
+        expected = expected @ [[0.299], [0.587], [0.114]]
+    np.testing.assert_allclose(found, expected, atol=2)
 
 
 @pytest.mark.parametrize("lossless", [True, False])

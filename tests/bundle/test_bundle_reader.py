@@ -1,15 +1,22 @@
 """Bundles that must not be loaded, and what is said of each."""
 
+import math
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from onnx import NodeProto, TensorProto, helper
 
+from bundle.checks.bindings import check_bindings
+from bundle.checks.bounds import check_bounds
+from bundle.checks.description import check_description
 from bundle.errors import BundleError
+from bundle.preprocess import Preprocessor
 from bundle.reader import read_bundle
 from bundle.v1 import bundle_pb2
+from limelight.v1 import model_pb2
 from tests.bundle import small
 
 
@@ -285,6 +292,107 @@ def test_a_description_that_refers_to_what_is_not_there(
 ) -> None:
     small.change(folder, edit)
     refused(folder, reason)
+
+
+@pytest.mark.parametrize("value", [0.51, 1e9, -1e-6, math.inf, math.nan])
+@pytest.mark.parametrize("field", ["absolute", "relative"])
+@pytest.mark.parametrize(("provider", "name"), [("", ""), ("CUDAExecutionProvider", "echo")])
+def test_a_tolerance_that_no_export_needs(value: float, field: str, provider: str, name: str) -> None:
+    bundle = small.bundle()
+    place = len(bundle.tolerances)
+    setattr(bundle.tolerances.add(provider=provider, name=name), field, value)
+    with pytest.raises(BundleError, match=rf"tolerances\[{place}\].{field} is .*must be"):
+        check_bounds(bundle)
+
+
+def many_results(bundle: bundle_pb2.Bundle, count: int) -> None:
+    for number in range(count):
+        bundle.description.results.add(name=f"r{number}").embedding.output = "echo"
+
+
+def many_steps(bundle: bundle_pb2.Bundle, count: int) -> None:
+    bundle.preprocessing[0].steps.extend([bundle.preprocessing[0].steps[0]] * count)
+
+
+def many_inputs(bundle: bundle_pb2.Bundle, count: int) -> None:
+    for number in range(count):
+        tensor = bundle.description.inputs.add(name=f"in{number}").tensors.add()
+        tensor.CopyFrom(bundle.description.inputs[0].tensors[0])
+        tensor.name = f"ids{number}"
+        bundle.description.inputs[-1].kind = model_pb2.INPUT_KIND_TENSOR
+        bundle.tensors.add(tensor=tensor.name, mask=f"mask{number}")
+        labels = bundle.description.label_sets.add()
+        labels.CopyFrom(bundle.description.label_sets[0])
+        labels.name, labels.input, labels.tensor = f"in{number}", f"in{number}", tensor.name
+
+
+def many_outputs(bundle: bundle_pb2.Bundle, count: int) -> None:
+    for number in range(count):
+        bundle.description.outputs.add().CopyFrom(bundle.description.outputs[0])
+        bundle.description.outputs[-1].name = f"out{number}"
+        bundle.graphs[0].outputs.append(f"out{number}")
+
+
+def many_label_sets(bundle: bundle_pb2.Bundle, count: int) -> None:
+    """Each is the next one's parent, so that the last has all of them as ancestors."""
+    for number in range(count):
+        labels = bundle.description.label_sets.add()
+        labels.CopyFrom(bundle.description.label_sets[0])
+        labels.name, labels.parent = f"l{number}", f"l{number - 1}" if number else ""
+
+
+def many_maps(bundle: bundle_pb2.Bundle, count: int) -> None:
+    for number in range(count):
+        bundle.description.maps.add().CopyFrom(bundle.description.maps[0])
+        bundle.maps.add().CopyFrom(bundle.maps[0])
+        bundle.description.maps[-1].name = bundle.maps[-1].map = bundle.maps[-1].output = f"m{number}"
+        bundle.graphs[0].outputs.append(f"m{number}")
+
+
+LISTS = [
+    (many_results, "description.results has 10000 entries, more than 128"),
+    (many_steps, r"preprocessing\[0\].steps has 10001 entries, more than 32"),
+    (many_inputs, "description.inputs has 10001 entries, more than 1024"),
+    (many_outputs, "description.outputs has 10001 entries, more than 1024"),
+    (many_label_sets, "description.label_sets has 10002 entries, more than 2048"),
+    (many_maps, "description.maps has 10001 entries, more than 2048"),
+]
+
+
+@pytest.mark.parametrize(("grow", "reason"), LISTS)
+def test_more_of_anything_than_models_have(grow: Callable[[bundle_pb2.Bundle, int], None], reason: str) -> None:
+    bundle = small.bundle()
+    grow(bundle, 10_000)
+    with pytest.raises(BundleError, match=reason):
+        check_bounds(bundle)
+
+
+def work(bundle: bundle_pb2.Bundle) -> int:
+    """Count what is called and resumed while a bundle is checked."""
+    counted = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal counted
+        counted += 1
+
+    sys.setprofile(count)
+    try:
+        check_bounds(bundle)
+        check_description(bundle)
+        check_bindings(bundle)
+        Preprocessor.from_parts(bundle, {"words.json": small.tokenizer()})
+    finally:
+        sys.setprofile(None)
+    return counted
+
+
+@pytest.mark.parametrize("grow", [grow for grow, _ in LISTS if grow is not many_steps])
+def test_checks_take_time_in_proportion_to_what_is_listed(grow: Callable[[bundle_pb2.Bundle, int], None]) -> None:
+    none, once, twice = (small.bundle() for _ in range(3))
+    grow(once, 50)
+    grow(twice, 100)
+    one, other = (work(each) - work(none) for each in (once, twice))
+    assert other < 2.3 * one
 
 
 def test_a_file_that_changes_after_it_was_hashed_is_seen(folder: Path) -> None:

@@ -18,7 +18,7 @@ import limelight
 from bundle.errors import BundleError
 from bundle.names import SAMPLES_FILE
 from bundle.reader import BundleFolder, read_bundle
-from bundle.tolerance import Tolerances
+from bundle.tolerance import LARGEST_TOLERANCE, Tolerances
 from bundle.values import Array
 from bundle.writer import write_bundle
 from export.conversion import convert, int8
@@ -30,6 +30,7 @@ from export.execution import pytorch_runner
 from export.pipeline import export_model
 from export.tracing.build import build_graphs
 from export.verification.comparison import Comparison
+from export.verification.fitted_tolerances import FittingComparison
 from export.verification.verify import compare_random_rows
 from limelight import cli
 from limelight.v1 import model_pb2
@@ -183,6 +184,26 @@ def test_such_a_graph_in_a_right_bundle_fails_the_test_at_load(
             continue
         with pytest.raises(BundleError, match="is not answered as at its export"):
             check_samples(model, folder)
+
+
+def test_the_margin_is_kept_where_rows_have_numbers_of_different_sizes() -> None:
+    """A row of small numbers that is far off, beside one of large numbers that is right; unseen rows may be further."""
+    fitting = FittingComparison(tiny.reader_card(), Precision.INT8)
+    fitting.compare_arrays("logits", np.array([0.2, 0.0, 0.0]), np.zeros(3), "small")
+    fitting.compare_arrays("logits", np.array([100.0, 0.0, 0.0]), np.array([100.0, 0.0, 0.0]), "large")
+    fitting.fit_tolerances()
+    for provider in ("CPUExecutionProvider", "CUDAExecutionProvider"):
+        stated = Tolerances(fitting.tolerances, provider)
+        assert not stated.difference("logits", np.array([0.3, 0.0, 0.0]), np.zeros(3), is_map=False)
+    assert max(max(each.absolute, each.relative) for each in fitting.tolerances) <= LARGEST_TOLERANCE
+
+
+def test_no_tolerance_is_stated_that_no_server_takes() -> None:
+    fitting = FittingComparison(tiny.reader_card(), Precision.INT8)
+    fitting.compare_arrays("logits", np.array([0.3, 0.0, 0.0]), np.zeros(3), "small")
+    fitting.compare_arrays("logits", np.array([100.0, 0.0, 0.0]), np.array([100.0, 0.0, 0.0]), "large")
+    with pytest.raises(ExportError, match="too coarse"):
+        fitting.fit_tolerances()
 
 
 class Counted(Comparison):

@@ -20,6 +20,7 @@ from models.tasks.generate import greedy
 from models.tasks.stepping import Stepping
 from models.zoo.co_attention.hiecoatt import GRAMS, Phrases
 from models.zoo.co_attention.mcan import GuidedLayer, Mcan
+from models.zoo.index import recipe
 from models.zoo.rnn_search.luong import Luong
 from models.zoo.rnn_search.rnn_search import RnnSearch
 from models.zoo.segmentation.attention_unet import Gate
@@ -289,6 +290,16 @@ def test_stepping_gives_what_teacher_forcing_gives(name: str) -> None:
         assert torch.allclose(answer.scores, forced.outputs["scores"][:, step], atol=1e-10)
         assert torch.allclose(answer.maps["decoder.cross"], forced.maps["decoder.cross"][:, :, step], atol=1e-10)
         stepping.token = target[:, step]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_coverage_begins_at_nothing_whatever_the_size_of_the_encoder(size: int) -> None:
+    made = recipe("bahdanau-coverage")
+    plan = small.blueprint("bahdanau-coverage")
+    network = made.build(replace(plan, config=replace(plan.config, d_encoder=size))).eval()
+    ids = small.text(5, 1)[None]
+    answer = network(source_ids=ids, source_mask=ids != 0, target_ids=small.text(4, 3)[None])
+    assert answer.maps["decoder.cross"].shape == (1, 1, 4, 5)
 
 
 def test_the_stacked_lstms_of_luong_equal_torchs() -> None:

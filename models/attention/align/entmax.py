@@ -112,8 +112,14 @@ class Entmax(Align):
 
     @property
     def alpha(self) -> Tensor:
-        """α of each head [head, 1, 1], at least 1.01."""
-        return (1 + self.weight.sigmoid()).clamp(min=1.01) if self.learned else self.weight
+        """α of each head [head, 1, 1], at least 1.01: Newton's method needs too many steps below.
+
+        A learned α below that has the gradient of 1.01, so that it can come back: weights hardly change with α there.
+        """
+        if not self.learned:
+            return self.weight
+        alpha = 1 + self.weight.sigmoid()
+        return alpha + (1.01 - alpha).clamp(min=0).detach()
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
         rows = centred(scores, mask, depth=100)

@@ -31,8 +31,11 @@ class AdaptiveSpan(Align):
 
     @property
     def span(self) -> Tensor:
-        """z of each head [head, 1, 1]; `signals.span_penalty` keeps it short."""
-        return self.max_span * self.share.clamp(0, 1)
+        """z of each head [head, 1, 1]; `signals.span_penalty` keeps it short.
+
+        A step beyond either end leaves the gradient as it is there, so that the next ones can lead back.
+        """
+        return self.max_span * (self.share + (self.share.clamp(0, 1) - self.share).detach())
 
     def signals(self, scores: Tensor, mask: Tensor | None, context: Context) -> Mapping[str, Tensor]:
         return {"span": span_penalty(self.span)}

@@ -5,7 +5,6 @@ The network stands in `rnn_search`, which others train in another way.
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor, nn
 
 from models.attention.signals import CoverageVectors
@@ -36,7 +35,8 @@ class CoverageRnnSearch(RnnSearch):
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
         """As RNNsearch, with initial_coverage [batch, source, D_COVERAGE]."""
         encoded = super().encode(**tensors)
-        return {**encoded, "initial_coverage": torch.zeros_like(encoded["memory"][..., :D_COVERAGE])}
+        memory = encoded["memory"]
+        return {**encoded, "initial_coverage": memory.new_zeros(*memory.shape[:-1], D_COVERAGE)}
 
     def attend(self, embedded: Tensor, tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         keys = tensors["keys"] + self.coverage_map(tensors["coverage"])

@@ -14,6 +14,8 @@ from service.frontend.schema import ModelSchema
 class TensorRows:
     """Rows of input tensors, as `service.frontend.core.InstanceSource`. seed: of every row; None for none."""
 
+    has_interventions = False
+
     def __init__(self, inputs: Sequence[InputTensor], seed: int | None) -> None:
         self._inputs = inputs
         self._seed = seed

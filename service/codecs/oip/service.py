@@ -114,7 +114,11 @@ class InferenceService:
                         responses = TokenResponses(checked, labels, message, translated.wanted, translated.is_raw)
                         continue
                     assert responses is not None
-                    yield responses.token(event) if isinstance(event, TokenResult) else responses.end(event)
+                    if isinstance(event, TokenResult):
+                        yield responses.token(event)
+                    else:
+                        (data,) = await self._core.made(checked, [partial(responses.end, event)], call)
+                        yield data
         except InputError as error:
             raise translated.paths.translated(error) from error
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from bundle.errors import InputError
 from bundle.values import Instance
 from bundle.wire import instance_from_wire, to_array
 from limelight.v1 import values_pb2
-from service.frontend.interventions import Change, Intervention
+from service.frontend.interventions import MOST_INTERVENTIONS, Change, Intervention
 from service.frontend.schema import ModelSchema
 
 
@@ -19,6 +20,7 @@ class MessageInstances:
         kinds = {value.WhichOneof("kind") for each in messages for value in each.inputs.values()}
         self._has_files = not kinds.isdisjoint({"image", "audio"})
         self.has_tensors_only = kinds <= {"tensor"}
+        self.has_interventions = any(each.interventions for each in messages)
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -36,9 +38,13 @@ class MessageInstances:
         return instance_from_wire(self._messages[place], self.path(place))
 
     def interventions(self, place: int) -> Sequence[Intervention]:
-        """Translate the interventions of an instance. Raises: InputError naming the tensor that is inconsistent."""
-        given = self._messages[place].interventions
-        return [_intervention(each, f"{self.path(place)}.interventions[{number}]") for number, each in enumerate(given)]
+        """Translate the interventions of an instance. Raises: InputError: too many, or a tensor is inconsistent."""
+        given, field = self._messages[place].interventions, f"{self.path(place)}.interventions"
+        if len(given) > MOST_INTERVENTIONS:
+            raise InputError(
+                field, f"are {len(given)}; at most {MOST_INTERVENTIONS} are allowed: name several heads in one"
+            )
+        return [_intervention(each, f"{field}[{number}]") for number, each in enumerate(given)]
 
     def seed(self, place: int) -> int | None:
         """Give the seed of an instance; None where there is none."""

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from functools import lru_cache
+from functools import lru_cache, partial
+from weakref import WeakKeyDictionary
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from service.attention.options import Options
@@ -18,8 +19,9 @@ from service.codecs.v1.responses import (
 )
 from service.frontend.call import Call
 from service.frontend.calls import CallRequest
-from service.frontend.core import LARGE_ANSWER, Core
+from service.frontend.core import Core
 from service.frontend.models import Model
+from service.frontend.schema import ModelSchema
 from service.frontend.transport.methods import Method, StreamMethod, UnaryMethod
 from service.ipc.boundary import ChunkResult, GenerationSettings, TokenResult
 from service.observability.observer import Stage
@@ -36,6 +38,7 @@ _STATES = {
 # Bytes of attention options up to which they are translated on the event loop, and kept for the next call.
 _SMALL_OPTIONS = 256
 _MOST_KEPT = 64
+_LARGE_CHUNK = 2**18  # bytes of weights from which a chunk is written on a thread
 
 _Entry = tuple[str, int, State, str, bool, str]
 
@@ -48,6 +51,7 @@ class AttentionService:
         self._max_response_bytes = max_response_bytes
         self._encode_labels = LabelEncoder()
         self._listing = _Listing(core)
+        self._described: WeakKeyDictionary[ModelSchema, bytes] = WeakKeyDictionary()
         self._options = lru_cache(_MOST_KEPT)(_parsed_options)
 
     def methods(self) -> tuple[Method, ...]:
@@ -84,11 +88,12 @@ class AttentionService:
                 if isinstance(event, tuple):
                     checked, place, prediction, begun = event
                     messages = MapStreamMessages(checked, place)
-                    yield messages.begin(prediction, begun)
+                    (data,) = await self._core.made(checked, [partial(messages.begin, prediction, begun)], call)
+                    yield data
                     continue
                 assert messages is not None
                 if isinstance(event, ChunkResult):
-                    large = event.map.weights.nbytes >= LARGE_ANSWER
+                    large = event.map.weights.nbytes >= _LARGE_CHUNK
                     yield await asyncio.to_thread(messages.chunk, event) if large else messages.chunk(event)
                 else:
                     self._core.stage(Stage.ENCODE, messages.nanoseconds, call)
@@ -105,10 +110,15 @@ class AttentionService:
                 if isinstance(event, tuple):
                     checked, prepared, begun = event
                     messages = GenerationMessages(checked, prepared)
-                    yield messages.begin(begun)
+                    (data,) = await self._core.made(checked, [partial(messages.begin, begun)], call)
+                    yield data
                     continue
                 assert messages is not None
-                yield messages.token(event) if isinstance(event, TokenResult) else messages.end(event)
+                if isinstance(event, TokenResult):
+                    yield messages.token(event)
+                else:
+                    (data,) = await self._core.made(checked, [partial(messages.end, event)], call)
+                    yield data
 
     async def list_models(self, message: service_pb2.ListModelsRequest, call: Call) -> bytes:
         """List every version that the caller may know of."""
@@ -119,18 +129,15 @@ class AttentionService:
     async def get_model(self, message: service_pb2.GetModelRequest, call: Call) -> bytes:
         """Describe one version; of one that failed, give the reason."""
         status = self._core.describe(message.model.name, message.model.version, call)
-        response = service_pb2.GetModelResponse(
+        data = service_pb2.GetModelResponse(
             status=status_message(status), max_response_bytes=self._max_response_bytes
-        )
+        ).SerializeToString()
         if status.model is not None:
             schema = status.model.schema
-            response.description.CopyFrom(schema.description)
-            response.bundle_digest = schema.served.digest
-            for graph in schema.served.graphs:
-                message_of_graph = response.graphs.add(name=graph.name, provider=graph.provider)
-                for provider, nodes in graph.nodes.items():
-                    message_of_graph.nodes.add(provider=provider, nodes=nodes)
-        data = response.SerializeToString()
+            described = self._described.get(schema)
+            if described is None:
+                described = self._described[schema] = _described(schema)
+            data += described
         self._core.hold_answer(len(data), call)
         return data
 
@@ -203,6 +210,16 @@ class _Listing:
             response = b"".join([entry for key, entry in self._entries.items() if call.caller.sees(key[0])])
             self._responses[models] = response
         return response
+
+
+def _described(schema: ModelSchema) -> bytes:
+    """Serialize the part of a GetModelResponse that is the same for every call: many classes take a while."""
+    response = service_pb2.GetModelResponse(description=schema.description, bundle_digest=schema.served.digest)
+    for graph in schema.served.graphs:
+        message_of_graph = response.graphs.add(name=graph.name, provider=graph.provider)
+        for provider, nodes in graph.nodes.items():
+            message_of_graph.nodes.add(provider=provider, nodes=nodes)
+    return response.SerializeToString()
 
 
 def status_message(status: VersionStatus[Model]) -> service_pb2.ModelStatus:

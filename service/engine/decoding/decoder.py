@@ -112,8 +112,9 @@ class Decoder:
         }
         outputs = (each.name for each in self._encoder_outputs)
         self._encoded = tuple(dict.fromkeys([*self._constant, *self._initial.values(), *outputs]))
+        stated = self.step.stated()
         self.cached = cached_inputs(
-            generation, {name: self.step.declared(name) for name in step.inputs}, tensors, self._constant, driven
+            generation, {name: stated[name].shape for name in step.inputs}, tensors, self._constant, driven
         )
         self.noise = Noise.of_graph(bundle, step)
         self.tracer = Tracer(bundle, step, tensors, encoded=encoded)

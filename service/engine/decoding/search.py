@@ -4,7 +4,7 @@ A search has one hypothesis (greedy, sampling, a forced target) or several (beam
 and graphs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from service.engine.types import FinishReason, GenerationSettings
 
 Floats = NDArray[np.float64]
 _CACHED = 2**13
+_MOST_STOPPED = 16  # times the usual number of continuations, where each may end a stop text
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +178,33 @@ class BeamSearch:
         totals = log_probabilities + np.array([[each.total] for each in live])
         going: list[Hypothesis] = []
         ended: list[Hypothesis] = []
-        # Of each hypothesis one continuation at most is the end token, so twice the beams always leave enough.
-        for flat in _largest(totals.ravel(), 2 * self._beams):
-            place, token = divmod(int(flat), totals.shape[1])
+        for flat in self._candidates(totals.ravel()):
+            place, token = divmod(flat, totals.shape[1])
             if not np.isfinite(totals[place, token]) or len(going) == self._beams:
                 break
             longer = live[place].then(token, float(log_probabilities[place, token]), place)
             hypothesis = self._ending.apply(longer)
-            (ended if hypothesis.finish else going).append(hypothesis)
+            if not hypothesis.finish:
+                going.append(hypothesis)
+            elif len(ended) < self._beams:  # others of this length are worse
+                ended.append(hypothesis)
         self._ended = sorted([*self._ended, *map(self.score, ended)], reverse=True)[: self._beams]
         if len(self._ended) == self._beams and going and self._ended[-1] >= self._bound(going[0]):
             going = []
         return Move(tuple(going), tuple(ended))
+
+    def _candidates(self, totals: Floats) -> Iterator[int]:
+        """Give the places of continuations, best first, as many as leave `beams` that go on.
+
+        Of each hypothesis every end token can be among the best; any token can end a stop text, so that with these
+        there are more.
+        """
+        enough = (1 + len(self._ending.end_tokens)) * self._beams
+        most = enough if self._ending.stopped is None else _MOST_STOPPED * enough
+        found = 0
+        for count in sorted({min(2 * self._beams, most), enough, most}):
+            yield from _largest(totals, count)[found:].tolist()
+            found = count
 
     def best(self, ended: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Give as many hypotheses as requested, by score."""

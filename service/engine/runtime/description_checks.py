@@ -3,7 +3,7 @@
 Sizes decide the memory of an answer, so no size is believed unchecked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from bundle.errors import BundleError
 from bundle.generation import end_tokens
 from bundle.interventions import intervened_name
 from bundle.maps import WEIGHTS, MapWeights
-from bundle.rows import BoundTensor, Row, bound_tensors, tensor_descriptions
+from bundle.rows import BoundTensor, Row, bound_tensors, joined_dimensions, tensor_descriptions
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from bundle.wire import DTYPES, data_type_name
@@ -46,13 +46,16 @@ def check_stated(bundle: bundle_pb2.Bundle, graphs: _Graphs) -> None:
         BundleError: naming the first difference.
     """
     generates = bundle.HasField("generation")
+    tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
+    joined = joined_dimensions(tensors.values())
     for graph in bundle.graphs:
-        stated = graphs[graph.name]
+        stated, outputs = graphs[graph.name], frozenset(graph.outputs)
         inputs = {name: stated[name] for name in graph.inputs}
         # The graphs of a prompt and of a step take tokens and states by names of their own.
         own = _driven(bundle) if generates else frozenset[str]()
-        for tensor in bound_tensors(bundle.description.inputs, bundle.tensors).values():
-            _check_tensor(graph.name, tensor, {name: each for name, each in inputs.items() if name not in own})
+        others = {name: each for name, each in inputs.items() if name not in own}
+        for tensor in tensors.values():
+            _check_tensor(graph.name, tensor, others)
         for noise in bundle.noise:
             if noise.tensor.name in inputs:
                 sizes = _sizes(noise.tensor.dimensions)
@@ -60,10 +63,12 @@ def check_stated(bundle: bundle_pb2.Bundle, graphs: _Graphs) -> None:
                     f"the noise input {noise.tensor.name!r}", inputs[noise.tensor.name], noise.tensor, [None, *sizes]
                 )
         for output in bundle.description.outputs:
-            if output.name in graph.outputs:
-                _check_output(bundle, graph, output, stated[output.name])
+            if output.name in outputs:
+                _check_output(bundle, graph, output, stated[output.name], joined)
+    descriptions = {each.name: each for each in bundle.description.maps}
+    sizes_of = {each.name: fixed_size(each) for each in bundle.description.label_sets}
     for binding in bundle.maps:
-        _check_map(bundle, binding, graphs[binding.graph])
+        _check_map(descriptions[binding.map], binding, graphs[binding.graph], sizes_of)
     if generates:
         _check_generation(bundle, graphs)
 
@@ -134,14 +139,13 @@ def _check_shape(what: str, shape: Sequence[int | str | None], sizes: _Sizes, *,
 
 
 def _check_output(
-    bundle: bundle_pb2.Bundle, graph: bundle_pb2.OnnxGraph, output: OutputDescription, stated: Stated
+    bundle: bundle_pb2.Bundle,
+    graph: bundle_pb2.OnnxGraph,
+    output: OutputDescription,
+    stated: Stated,
+    joined: Set[str],
 ) -> None:
     sizes, names = _sizes(output.dimensions), [each.name for each in output.dimensions]
-    joined = {
-        each.description.dimensions[0].name
-        for each in bound_tensors(bundle.description.inputs, bundle.tensors).values()
-        if each.joined
-    }
     step = bundle.generation.step
     if bundle.HasField("generation") and graph.name in (step, intervened_name(step)):
         if not sizes or sizes[0] is not None:
@@ -151,9 +155,13 @@ def _check_output(
     _check(f"the output {output.name!r}", stated, output, [*batch, *sizes])
 
 
-def _check_map(bundle: bundle_pb2.Bundle, binding: bundle_pb2.MapBinding, stated: Mapping[str, Stated]) -> None:
-    description = next(each for each in bundle.description.maps if each.name == binding.map)
-    labels = {each.name: fixed_size(each) for each in bundle.description.label_sets}
+def _check_map(
+    description: MapDescription,
+    binding: bundle_pb2.MapBinding,
+    stated: Mapping[str, Stated],
+    labels: Mapping[str, int | None],
+) -> None:
+    """Check a map's outputs. labels: sizes of the label sets that are the same for every instance."""
     known = {
         bundle_pb2.AXIS_HEAD: description.heads,
         bundle_pb2.AXIS_QUERY: labels[description.query_labels],

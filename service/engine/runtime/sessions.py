@@ -115,14 +115,6 @@ class Session:
         """Make a copy on the device for inputs of run after run; None where arrays of NumPy are as near."""
         return DeviceCache(self._provider) if self._provider.device is not None else None
 
-    def declared(self, name: str) -> tuple[int | str | None, ...]:
-        """Give the shape of an input as the graph states it: sizes, and names of axes that vary."""
-        return next(tuple(each.shape) for each in self._session.get_inputs() if each.name == name)
-
-    def gives(self, name: str) -> tuple[int | str | None, ...]:
-        """Give the shape of an output, in the same way."""
-        return next(tuple(each.shape) for each in self._session.get_outputs() if each.name == name)
-
     def stated(self) -> dict[str, Stated]:
         """Give the graph's statements of all inputs and outputs, by name."""
         return {

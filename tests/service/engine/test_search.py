@@ -47,28 +47,75 @@ def play(search: Search, language: dict[tuple[int, ...], np.ndarray]) -> list[Hy
     return search.best(ended)
 
 
-def complete(language: dict[tuple[int, ...], np.ndarray], limit: int) -> dict[tuple[int, ...], float]:
+def complete(
+    language: dict[tuple[int, ...], np.ndarray], limit: int, ends: frozenset[int]
+) -> dict[tuple[int, ...], float]:
     """Every sequence that ends, with its total; at the limit, its most probable next token decides."""
     found = {}
     for length in range(limit + 1):
-        for tokens in itertools.product(range(1, 4), repeat=length):
+        for tokens in itertools.product(sorted(set(range(4)) - ends), repeat=length):
             total = sum(language[tokens[:place]][token] for place, token in enumerate(tokens))
-            if length == limit and language[tokens].argmax() != END:
+            following = language[tokens]
+            for end in ends if length < limit else ends & {int(following.argmax())}:
+                found[(*tokens, end)] = total + following[end]
+            if length == limit and following.argmax() not in ends:
                 found[tokens] = total
-            else:
-                found[(*tokens, END)] = total + language[tokens][END]
     return found
 
 
-@given(st.integers(0, 200), st.sampled_from([0.0, 0.7, 1.0, 2.0]))
-def test_a_beam_as_wide_as_the_tree_finds_the_best_sequences(seed: int, penalty: float) -> None:
+def beams_by_sorting(
+    language: dict[tuple[int, ...], np.ndarray], settings: GenerationSettings, ending: Ending
+) -> list[tuple[int, ...]]:
+    """Beam search as its description says, with every continuation sorted at each step, and no early end."""
+    live: list[Hypothesis] = [Hypothesis()]
+    ended: list[Hypothesis] = []
+    for _ in range(ending.limit):
+        following = [each.then(token, p) for each in live for token, p in enumerate(language[tuple(each.token_ids())])]
+        live = []
+        for each in sorted(following, key=lambda one: -one.total):
+            each = ending.apply(each)
+            if len(live) < settings.beams:
+                (ended if each.finish else live).append(each)
+    for each in live:
+        following = language[tuple(each.token_ids())]
+        ended.append(ending.apply(each.then(int(following.argmax()), float(following.max()))))
+    ended.sort(key=lambda each: -each.total / each.length**settings.length_penalty)
+    return [tuple(each.token_ids()) for each in ended[: settings.hypotheses]]
+
+
+end_tokens = st.sets(st.integers(0, 3), min_size=1, max_size=3).map(frozenset)
+penalties = st.sampled_from([0.0, 0.7, 1.0, 3.0])
+
+
+@given(st.integers(0, 200), penalties, end_tokens)
+def test_a_beam_as_wide_as_the_tree_finds_the_best_sequences(seed: int, penalty: float, ends: frozenset[int]) -> None:
     language, limit = table(seed), 3
     settings = GenerationSettings(Strategy.BEAM, beams=200, length_penalty=penalty, hypotheses=5)
-    found = play(BeamSearch(settings, Ending(frozenset({END}), limit)), language)
+    found = play(BeamSearch(settings, Ending(ends, limit)), language)
     expected = sorted(
-        (total / max(len(s), 1) ** penalty for s, total in complete(language, limit).items()), reverse=True
+        (total / max(len(s), 1) ** penalty for s, total in complete(language, limit, ends).items()), reverse=True
     )
     np.testing.assert_allclose([h.total / h.length**penalty for h in found], expected[:5])
+
+
+@given(st.integers(0, 2000), penalties, end_tokens, st.integers(1, 3), st.sets(st.integers(0, 3), max_size=1))
+def test_a_narrow_beam_is_filled_whatever_ends_beside_it(
+    seed: int, penalty: float, ends: frozenset[int], beams: int, stops: set[int]
+) -> None:
+    settings = GenerationSettings(Strategy.BEAM, beams=beams, length_penalty=penalty, hypotheses=beams)
+    ending = Ending(ends, 4, (lambda each: each.token in stops) if stops else None)
+    likelier = np.isin(np.arange(4), [*ends]) * 3.0
+    language = {prefix: log_softmax((row + likelier)[np.newaxis])[0] for prefix, row in table(seed).items()}
+    found = play(BeamSearch(settings, ending), language)
+    assert [tuple(each.token_ids()) for each in found] == beams_by_sorting(language, settings, ending)
+
+
+def test_the_best_tokens_may_all_be_end_tokens() -> None:
+    """[2, 0] has log(0.31 x 0.98) / 2 = -0.596, where [0] has log(0.36) = -1.022."""
+    language = {(): np.log([0.36, 0.33, 0.31])} | {(2,) * n: np.log([0.98, 0.01, 0.01]) for n in range(1, 5)}
+    settings = GenerationSettings(Strategy.BEAM, beams=1, length_penalty=1.0)
+    (found,) = play(BeamSearch(settings, Ending(frozenset({0, 1}), 4)), language)
+    assert found.token_ids() == [2, 0]
 
 
 def test_a_narrow_beam_finds_what_greedy_misses() -> None:

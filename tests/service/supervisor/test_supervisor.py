@@ -14,8 +14,11 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from hypothesis import given
+from hypothesis import strategies as st
 
 from limelight.v1 import admin_pb2, service_pb2, service_pb2_grpc, values_pb2
+from service.supervisor.restarts import Restarts
 from tests.kit import bundles
 from tests.kit.processes import alive, children, engines, frontends, process, scrape, started
 from tests.kit.serving import Running, eventually, free_port, generate, predict, refusal, serving, text
@@ -136,6 +139,35 @@ def test_a_frontend_that_is_killed_is_replaced_and_calls_go_on(server: Server) -
         for stub in stubs(channels):
             stub.Predict(predict("tiny", SENTENCE), timeout=60)
     assert eventually(lambda: set(server.answered_by()[answered:]) == {"frontend-0", "frontend-1"})
+
+
+def test_the_last_frontend_that_is_killed_is_replaced_at_once_however_often(server: Server) -> None:
+    def at_once() -> int:
+        return sum("frontend" in line and "takes its place at once" in line for line in list(server.logged))
+
+    for _ in range(3):
+        before = at_once()
+        for each in frontends(server.process.pid):
+            os.kill(each, signal.SIGKILL)
+        assert eventually(lambda: at_once() > before)  # noqa: B023
+        with connected(server.address, 1) as channels:
+            asked = predict("tiny", SENTENCE)
+            assert stubs(channels)[0].Predict(asked, wait_for_ready=True, timeout=60).predictions
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.5, 20.0]), st.booleans()), max_size=12))
+def test_a_process_is_started_again_at_once_unless_it_keeps_ending(ends: list[tuple[float, bool]]) -> None:
+    restarts = Restarts()
+    for number, (served, is_last) in enumerate(ends):
+        pause = restarts.pause(served, is_last=is_last)
+        assert pause <= (5 if not is_last else 0 if served else 0.5)
+        assert pause == 0 or not (number == 0 or served > 10)
+
+
+def test_a_process_that_keeps_ending_waits_longer_each_time() -> None:
+    restarts = Restarts()
+    assert [restarts.pause(1.0, is_last=False) for _ in range(6)] == [0, 0.5, 1, 2, 4, 5]
+    assert restarts.pause(11.0, is_last=False) == 0
 
 
 def test_an_engine_that_is_killed_is_replaced_and_calls_are_told_so(repository: Path) -> None:

@@ -20,7 +20,7 @@ from limelight.view.server import PageServer, page_files
 from limelight.view.upstream import upstream_at
 from tests.kit.serving import free_port
 from tests.view.conftest import page_of
-from tests.view.hostile import TOKEN_SEEN, hostile
+from tests.view.hostile import TOKEN_SEEN, hostile, saying
 
 JSON = {"Content-Type": "application/json"}
 TEXT = {"instances": [{"inputs": {"text": {"text": "a b"}}}]}
@@ -175,3 +175,32 @@ def test_the_command_says_what_is_wrong(http: str, capsys: pytest.CaptureFixture
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "is taken" in error(http, "--port", str(taken.getsockname()[1]))
     assert "HOST:PORT" in error("nowhere")
+
+
+def test_names_of_a_server_are_no_paths_in_a_copy_of_the_page(tmp_path: Path) -> None:
+    names = ["../../up", str(tmp_path / "absolute"), "A", "a", "a:b", "a/b", ".hidden", "con", "n" * 5000, "models", ""]
+    status = [{"model": {"name": each}, "state": "MODEL_STATE_READY", "isDefault": True} for each in names]
+
+    def answer(path: str) -> list[bytes]:
+        if path == "/v1/models":
+            return [json.dumps({"models": status}).encode()]
+        return [json.dumps({"description": {"examples": [{}], "summary": path}}).encode()]
+
+    copy = tmp_path / "copy"
+    with saying(answer) as address:
+        assert main(["view", address, "--export", str(copy)]) == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["copy"]
+    files = [each["model"]["file"] for each in json.loads((copy / "models.json").read_text())["models"]]
+    assert len({each.lower() for each in files}) == len(names) and files[3] == "a"
+    written = {each.name for each in (copy / "answers").iterdir()}
+    assert written == {f"{each}{ending}" for each in files for ending in (".json", "-0.bin")}
+    assert not any(each.startswith(".") or len(each) > 120 for each in written)
+
+
+@pytest.mark.parametrize("body", [b"[]", b'{"models": 1}', b'{"models": [[]]}', b"[" * 9999, b"\xff"])
+def test_an_answer_that_is_none_ends_a_copy_with_a_sentence(
+    body: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with saying(lambda path: [body]) as address:
+        assert main(["view", address, "--export", str(tmp_path)]) == 1
+    assert address in capsys.readouterr().err

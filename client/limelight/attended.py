@@ -154,16 +154,24 @@ class Attended(_Maps):
 def read_attended(message: service_pb2.Attended, instance: values_pb2.Instance) -> Attended:
     """Read the answer to one instance. Raises ValueError for a message whose parts are inconsistent."""
     prediction = read_prediction(message.prediction, instance)
+    sequences = len(prediction.sequences)
     return Attended(
         prediction=prediction,
         maps=tuple(read_map(each, prediction.label_sets) for each in message.maps),
-        other_sequences=tuple(_sequence(each, instance, prediction.label_sets) for each in message.other_sequences),
+        other_sequences=tuple(
+            _sequence(each, instance, prediction.label_sets, sequences) for each in message.other_sequences
+        ),
     )
 
 
 def _sequence(
-    message: service_pb2.SequenceAttention, instance: values_pb2.Instance, shared: Mapping[str, LabelSet]
+    message: service_pb2.SequenceAttention,
+    instance: values_pb2.Instance,
+    shared: Mapping[str, LabelSet],
+    sequences: int,
 ) -> SequenceAttention:
+    if not 0 <= message.sequence < sequences:
+        raise ValueError(f"maps of sequence {message.sequence} of {sequences}")
     label_sets = {**shared, **read_label_sets(message.label_sets, instance, shared)}
     maps = tuple(read_map(each, label_sets) for each in message.maps)
     return SequenceAttention(message.sequence, maps, FrozenMapping(label_sets))

@@ -262,7 +262,7 @@ class Client:
         timeout: float | None = None,
         **options: Any,
     ) -> Iterator[Answer | Error]:
-        course = many.Course(batch_size)
+        course = many.Course(batch_size, self._timeout(timeout))
         batcher, most = many.Batcher(course), 2 * many.check_concurrency(concurrency)
 
         def prepare(number: int, instance: OneInstance) -> many.Instance:
@@ -323,6 +323,7 @@ class Client:
         try:
             for response in stream:
                 yield calls.read(call, response)
+            calls.check_end(call)
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
         finally:
@@ -331,4 +332,7 @@ class Client:
     def _start_call(self, timeout: float | None) -> float | None:
         """Register the start of a call, and return its time limit."""
         transport.register_channel(self._channel)
+        return self._timeout(timeout)
+
+    def _timeout(self, timeout: float | None) -> float | None:
         return self._settings.timeout if timeout is None else transport.check_timeout(timeout)

@@ -76,11 +76,13 @@ class EventReader:
     def __init__(self, instance: values_pb2.Instance) -> None:
         self._instance = instance
         self._label_sets: dict[str, LabelSet] = {}
-        self._told = False
+        self._told = self._ended = False
 
     def read(self, message: service_pb2.GenerateResponse) -> GenerationEvent:
         """Read the next event. Raises ValueError for an inconsistent message."""
         kind = message.WhichOneof("event")
+        if self._ended:
+            raise ValueError("an event came after the end of the sequence")
         if kind == "start":
             start = message.start
             self._label_sets = read_label_sets(start.label_sets, self._instance)
@@ -94,8 +96,14 @@ class EventReader:
             self._extend_input_steps(put_out)
             return GeneratedToken(token.index, token.id, token.text, token.delta, token.log_probability, maps)
         if kind == "end":
+            self._ended = True
             return self._end(message.end)
         raise ValueError("the event is of a kind unknown to this client; update the client")
+
+    def check_end(self) -> None:
+        """Check that the sequence is complete. Raises ValueError."""
+        if not self._ended:
+            raise ValueError("the stream ended before the sequence was complete")
 
     def _token_map(self, message: attention_pb2.AttentionMap, token: service_pb2.GeneratedToken) -> AttentionMap:
         """Read one token's row of a map. Keys that are input steps end with the previous token."""

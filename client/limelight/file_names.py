@@ -14,8 +14,8 @@ _KEPT = 48  # characters of an unusual name
 def file_name(name: str) -> str:
     """Return the file name, without an ending, that stands for a name: no path, not hidden, of at most 96 characters.
 
-    A plain name (a-z, 0-9, _, . and -) is its own file name. Any other becomes its usual characters, `~`, which no plain
-    name has, and the digest of the name. So two names never share a file, even where capitals do not count.
+    A plain name (a-z, 0-9, _, . and -) is its own file name. Any other becomes its usual characters, `~`, which no
+    plain name has, and the digest of the name. So two names never share a file, even where capitals do not count.
     """
     if _PLAIN.fullmatch(name) and name.partition(".")[0] not in _DEVICES:
         return name

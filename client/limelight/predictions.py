@@ -340,7 +340,9 @@ class Prediction(Record):
 
     def tagged_texts(self, tagging: Tagging) -> list[str]:
         """Return the text of each row of a tagging of this answer: an entry, or the pieces of a word."""
-        labels = self.label_sets[tagging.label_set]
+        labels = self.label_sets.get(tagging.label_set)
+        if labels is None:  # the server did not send it
+            return [f"row {number}" for number in range(len(tagging))]
         if tagging.entries is None:
             return list(labels.labels)
         return [labels.joined(begin, end) for begin, end in tagging.entries]
@@ -399,9 +401,13 @@ def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instan
     outputs = {name: to_array(message.outputs[name]) for name in sorted(message.outputs)}
     # A newer kind of result is skipped; its raw outputs are available.
     results = {each.name: result for each in message.results if (result := _result(each)) is not None}
+    label_sets = read_label_sets(message.label_sets, instance)
+    for each in results.values():
+        if isinstance(each, Tagging) and each.label_set in label_sets:
+            _check_entries(each, label_sets[each.label_set])
     return Prediction(
         results=FrozenMapping(results),
-        label_sets=FrozenMapping(read_label_sets(message.label_sets, instance)),
+        label_sets=FrozenMapping(label_sets),
         outputs=FrozenMapping(outputs),
         truncated=message.truncated,
         seed=message.seed if message.HasField("seed") else None,
@@ -464,8 +470,21 @@ def _tagging(message: service_pb2.Tagging) -> Tagging:
     )
 
 
+def _check_entries(tagging: Tagging, labels: LabelSet) -> None:
+    """Check that the rows of a tagging are of entries of its label set, of each once. Raises ValueError."""
+    if tagging.entries is None:
+        if len(tagging) != len(labels):
+            raise ValueError(f"tagging has {len(tagging)} rows for the {len(labels)} entries of {labels.name!r}")
+    elif not all(0 <= begin <= end <= len(labels) for begin, end in tagging.entries) or (
+        sum(end - begin for begin, end in tagging.entries) > len(labels)
+    ):
+        raise ValueError(f"tagging has rows that are no parts of the {len(labels)} entries of {labels.name!r}")
+
+
 def read_sequence(message: service_pb2.Sequence) -> GeneratedSequence:
-    """Read a sequence from a response."""
+    """Read a sequence from a response. Raises ValueError for what is no log-probability."""
+    if not all(each < math.inf for each in message.log_probabilities):  # false for NaN as well
+        raise ValueError("a sequence has log-probabilities that are no numbers")
     return GeneratedSequence(
         text=message.text,
         token_ids=tuple(message.token_ids),

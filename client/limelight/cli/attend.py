@@ -247,7 +247,7 @@ def _save(events: Iterator[StreamEvent], folder: Path, texts: Mapping[str, str],
             else:
                 print(each.file, *each.map.shape)
     except OSError as error:
-        raise CommandError(f"cannot write into {folder}: {error.strerror}") from error
+        raise CommandError(f"cannot write into {error.filename or folder}: {error.strerror}") from error
 
 
 def _show(answer: Attended, texts: Mapping[str, str], pictures: Iterable[Figure]) -> None:

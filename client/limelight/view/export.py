@@ -24,7 +24,9 @@ def export(upstream: Upstream, folder: Path) -> Iterator[str]:
     try:
         yield from _export(upstream, folder)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise Internal(f"{upstream.address} sent an answer that cannot be read ({type(error).__name__})") from error
+        raise Internal(
+            f"{upstream.address} sent an answer that cannot be read ({type(error).__name__}: {str(error)[:200]})"
+        ) from error
 
 
 def _export(upstream: Upstream, folder: Path) -> Iterator[str]:

@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 import grpc
 
-from limelight.errors import Error, Internal, InputError
+from limelight.errors import Error, InputError
 from limelight.security import Security
-
 
 MOST_BYTES = 2**28
 """Of an answer that is held in memory."""
@@ -70,17 +69,17 @@ class Upstream:
                 raise NotHttpError
             if response.status == 404:
                 raise NotHttpError
-        except (http.client.HTTPException, ValueError, RecursionError, Internal) as error:
+        except (http.client.HTTPException, ValueError, RecursionError) as error:
             raise NotHttpError from error
         finally:
             connection.close()
 
 
 def read_whole(response: http.client.HTTPResponse) -> bytes:
-    """Read the body of an answer. Raises Internal for one without an end."""
+    """Read the body of an answer. Raises ValueError for one without an end."""
     body = response.read(MOST_BYTES + 1)
     if len(body) > MOST_BYTES:
-        raise Internal(f"the server's answer has more than {MOST_BYTES} bytes")
+        raise ValueError(f"it has more than {MOST_BYTES} bytes")
     return body
 
 

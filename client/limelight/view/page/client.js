@@ -1,6 +1,7 @@
 // Calls of limelight.v1 as JSON over HTTP. Arrays arrive as bytes behind the JSON; every tensor gets its `values`.
 
 const BYTES = "application/octet-stream";
+const MOST_OF_AN_EVENT = 2 ** 26;
 const ARRAYS = {
   DATA_TYPE_FLOAT32: Float32Array,
   DATA_TYPE_FLOAT64: Float64Array,
@@ -61,6 +62,7 @@ export class Client {
     for (;;) {
       const { value, done } = await reader.read();
       waiting += value ?? "";
+      if (waiting.length > MOST_OF_AN_EVENT) throw new Problem("The server sent an event without an end.");
       const events = waiting.split("\n\n");
       waiting = events.pop();
       for (const each of events) {

@@ -92,6 +92,11 @@ class AttentionMap(Record):
         axes = ("head", "query", "key") if self.edges is None else ("head", "edge")
         return (*axes, "feature") if self.weights.ndim > len(axes) else axes
 
+    @property
+    def is_nested(self) -> bool:
+        """True if each key is a part of a query, such as a word of a sentence."""
+        return bool(self.key.parent) and self.key.parent == self.query.name and len(self.key.parents) > 0
+
     def __repr__(self) -> str:
         return f"<AttentionMap {self.summary}>"
 

@@ -10,6 +10,7 @@ from limelight import archive, bertviz, notebook, tables
 from limelight.labels import LabelSet, read_label_sets
 from limelight.maps import AttentionMap, find, read_map
 from limelight.predictions import Prediction, read_prediction
+from limelight.printing import printable
 from limelight.records import FrozenMapping, Record
 from limelight.v1 import service_pb2, values_pb2
 
@@ -88,7 +89,7 @@ class Attended(_Maps):
         return self.prediction.probability
 
     def __repr__(self) -> str:
-        return f"<Attended {self.prediction.heading}{self._listed()}>"
+        return f"<Attended {printable(self.prediction.heading)}{self._listed()}>"
 
     def _repr_html_(self) -> str:
         return notebook.page(self.maps, self.prediction.heading)

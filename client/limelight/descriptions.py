@@ -6,6 +6,7 @@ from typing import Any
 
 from limelight.enums import name_of
 from limelight.labels import Grid
+from limelight.printing import printable
 from limelight.records import SHORT, FrozenMapping, Record
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
 
@@ -259,7 +260,7 @@ class Model(Record):
             "maps": self.maps,
         }
         lists = [f"{what} {', '.join(_names(each))}" for what, each in parts.items() if each]
-        return f"<Model {self.name} version {self.version}, {'; '.join([self.task, *lists])}>"
+        return f"<Model {printable(self.name)} version {self.version}, {'; '.join([self.task, *lists])}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as JSON types, with the number of its examples in place of the examples."""

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from limelight import archive
 from limelight.enums import name_of
 from limelight.labels import LabelSet, read_label_sets
+from limelight.printing import printable
 from limelight.records import FrozenMapping, Record, as_array, json_types
 from limelight.tensors import to_array
 from limelight.v1 import service_pb2, values_pb2
@@ -355,7 +356,7 @@ class Prediction(Record):
         return f"{made_by.model} version {made_by.version}: {line}"
 
     def __repr__(self) -> str:
-        return f"<Prediction {self.heading}>"
+        return f"<Prediction {printable(self.heading)}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the prediction as JSON types: results by name, and the first label and text, or None."""

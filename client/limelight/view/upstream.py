@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import grpc
 
 from limelight.errors import Error, InputError
+from limelight.printing import printable
 from limelight.security import Security
 
 MOST_BYTES = 2**28
@@ -87,7 +88,7 @@ def read_error(status: int, body: bytes) -> Error:
     """Read the error that an answer tells; of one that is none of the protocol, its status of HTTP."""
     try:
         told = json.loads(body)["error"]
-        return Error(str(told["message"]), code=grpc.StatusCode[told["status"]])
+        return Error(printable(str(told["message"])), code=grpc.StatusCode[told["status"]])
     except (ValueError, LookupError, TypeError, RecursionError):
         return Error(f"the server answered with HTTP status {status}")
 

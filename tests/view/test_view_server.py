@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from limelight.errors import InputError
 from limelight.security import Security
 from limelight.view.server import PageServer, page_files
 from limelight.view.upstream import upstream_at
-from tests.kit.serving import free_port
+from tests.kit.serving import eventually, free_port
 from tests.view.conftest import page_of
 from tests.view.hostile import TOKEN_SEEN, hostile, saying
 
@@ -204,3 +205,53 @@ def test_an_answer_that_is_none_ends_a_copy_with_a_sentence(
     with saying(lambda path: [body]) as address:
         assert main(["view", address, "--export", str(tmp_path)]) == 1
     assert address in capsys.readouterr().err
+
+
+def begin(page: PageServer, head: str, **headers: str) -> socket.socket:
+    """Send the head of a request, whose body never comes."""
+    opened = socket.create_connection(("127.0.0.1", page.server_address[1]), timeout=20)
+    sent = {"Host": "localhost", "Content-Type": "application/json"} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
+    lines = [f"{head} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items()), "", ""]
+    opened.sendall("\r\n".join(lines).encode())
+    return opened
+
+
+LARGE = str(64 * 2**20)
+CALL = "POST /v1/models/tiny:predict"
+
+
+@pytest.mark.parametrize(
+    ("status", "head", "headers"),
+    [
+        (403, CALL, {"Host": "evil.example"}),
+        (403, CALL, {"Origin": "http://evil.example"}),
+        (415, CALL, {"Content_Type": "text/plain"}),
+        (404, "POST /nothing", {}),
+        (413, CALL, {"Content_Length": "9" * 5000}),
+        (413, "GET /", {"Content_Length": "9" * 5000}),
+        (413, CALL, {"Content_Length": str(64 * 2**20 + 1)}),
+        (413, CALL, {"Transfer_Encoding": "chunked"}),
+    ],
+)
+def test_what_is_refused_is_refused_before_its_body_is_read(
+    page: PageServer, status: int, head: str, headers: dict[str, str]
+) -> None:
+    with begin(page, head, **{"Content_Length": LARGE, **headers}) as opened:
+        assert opened.recv(100).startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_all_bodies_together_and_all_connections_have_a_bound(http: str) -> None:
+    with page_of(http) as page, ExitStack() as opened:
+        for _ in range(2):
+            opened.enter_context(begin(page, CALL, Content_Length=LARGE))
+        with begin(page, CALL, Content_Length=LARGE) as third:
+            assert third.recv(100).startswith(b"HTTP/1.1 503 ")
+        assert ask(page, "POST", "/v1/models/tiny:predict", TEXT, **JSON)[0] == 200
+        for _ in range(126):
+            opened.enter_context(begin(page, "GET /", Content_Length="1"))
+        with socket.create_connection(("127.0.0.1", page.server_address[1]), timeout=20) as last:
+            assert last.recv(1) == b""
+        opened.close()
+        assert eventually(lambda: ask(page, "GET", "/")[0] == 200)

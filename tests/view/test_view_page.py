@@ -12,6 +12,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -325,23 +326,58 @@ def test_two_inputs_are_compared_with_their_difference(opened: Opened) -> None:
     assert again.locator("#difference .panel").count() == 1
 
 
+def saved(tab: Any, name: str, folder: Path) -> Path:
+    """Save what is shown in a form."""
+    tab.locator(".menu summary").click()
+    with tab.expect_download() as download:
+        tab.locator("#save").get_by_role("button", name=name).click()
+    download.value.save_as(folder / download.value.suggested_filename)
+    return folder / download.value.suggested_filename
+
+
 def test_a_view_is_saved_in_four_forms(opened: Opened, tmp_path: Path) -> None:
     tab = opened(f"model=tiny&map=encoder.0.self&head=0&in.text={quote('the <b> cat')}")
-
-    def saved(name: str) -> Path:
-        tab.locator(".menu summary").click()
-        with tab.expect_download() as download:
-            tab.locator("#save").get_by_role("button", name=name).click()
-        download.value.save_as(tmp_path / download.value.suggested_filename)
-        return tmp_path / download.value.suggested_filename
-
-    with Image.open(saved("PNG")) as image:
+    with Image.open(saved(tab, "PNG", tmp_path)) as image:
         assert image.width > 600 and len(image.convert("RGB").getcolors(2**20) or ()) > 20
-    svg, page = saved("SVG").read_text(), saved("HTML").read_text()
+    svg, page = (saved(tab, name, tmp_path).read_text() for name in ("SVG", "HTML"))
     assert svg.startswith("<svg") and "cat" in svg and "encoder.0.self" in svg
     assert "<b>" not in page and "src=" not in page and "cat" in page
-    numbers = json.loads(saved("JSON").read_text())
+    numbers = json.loads(saved(tab, "JSON", tmp_path).read_text())
     assert numbers["map"] == "encoder.0.self" and sum(numbers["weights"][0]) == pytest.approx(1, abs=1e-3)
+
+
+def test_a_text_of_characters_that_xml_lacks_is_saved(opened: Opened, tmp_path: Path) -> None:
+    tab = opened(f"model=tiny&map=pool&in.text={quote('the' + chr(27) + '[31m cat' + chr(1) + chr(0xFFFF) + ' dog')}")
+    written = "".join(ElementTree.parse(saved(tab, "SVG", tmp_path)).getroot().itertext())
+    assert "dog" in written and "\ufffd" in written
+    with Image.open(saved(tab, "PNG", tmp_path)) as image:
+        assert image.width > 600
+    assert not re.search("[\x00-\x08\x0e-\x1f]", saved(tab, "HTML", tmp_path).read_text())
+    assert not tab.locator(".problem:visible").count()
+
+
+@pytest.mark.parametrize("side", ["height", "width"])
+def test_a_view_that_no_picture_holds_is_saved_smaller_and_this_is_told(
+    side: str, opened: Opened, tmp_path: Path
+) -> None:
+    tab = opened("model=tiny&map=pool")
+    tab.locator("[data-part=view]").evaluate(f"view => {{ view.style.{side} = '300000px'; }}")
+    with Image.open(saved(tab, "PNG", tmp_path)) as image:
+        assert 10_000 < max(image.size) <= 2**14
+    assert "5 % of its size" in tab.locator(".problem").inner_text()
+
+
+def test_a_saving_that_fails_is_told(opened: Opened) -> None:
+    tab = opened("model=tiny&map=pool")
+    tab.evaluate("""() => {
+        OffscreenCanvas.prototype.convertToBlob = () => Promise.reject(new Error("no memory is left"));
+        JSON.stringify = () => { throw new Error("it is too long"); };
+    }""")
+    for name, why in (("PNG", "no memory is left"), ("JSON", "JSON failed: it is too long")):
+        tab.locator(".menu summary").click()
+        tab.locator("#save").get_by_role("button", name=name).click()
+        tab.locator(".problem").get_by_text(why).wait_for()
+        assert not tab.locator("#save").is_visible()
 
 
 def test_markup_of_the_server_stays_text_and_bad_maps_are_told(opened: Opened) -> None:

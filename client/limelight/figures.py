@@ -281,7 +281,7 @@ def _each_row(one: DisplayedMap, sent: values_pb2.Instance | None, *, labelled: 
 
 
 def _title(*parts: str) -> str:
-    return " · ".join(part for part in parts if part)
+    return " · ".join(one_line(part) for part in parts if part)
 
 
 def _grid_row(one: DisplayedMap) -> tuple[DisplayedMap, str]:
@@ -299,7 +299,8 @@ def _grid_row(one: DisplayedMap) -> tuple[DisplayedMap, str]:
 def _heat(key: LabelSet, row: Weights) -> GridHeatmap:
     assert key.grid is not None
     before = len(key.grid.leading)
-    leading = tuple((name, float(weight)) for name, weight in zip(key.grid.leading, row[:before], strict=True))
+    names = map(one_line, key.grid.leading)
+    leading = tuple((name, float(weight)) for name, weight in zip(names, row[:before], strict=True))
     return GridHeatmap(row[before:].reshape(key.grid.rows, key.grid.columns), leading, key.grid.region)
 
 

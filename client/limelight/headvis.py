@@ -16,6 +16,7 @@ import numpy.typing as npt
 from limelight.attended import Attended
 from limelight.descriptions import MapInfo, Model
 from limelight.errors import Error, InputError
+from limelight.files import write_file
 from limelight.maps import AttentionMap
 from limelight.v1 import values_pb2
 
@@ -211,5 +212,4 @@ def _tokens(texts: Sequence[Mapping[str, Any]], place: Callable[[int, int], int]
 
 
 def _json(file: Path, content: object) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    write_file(file, json.dumps(content, ensure_ascii=False))

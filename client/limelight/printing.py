@@ -1,9 +1,18 @@
 """Texts of others as they may be written to a terminal."""
 
+import html
+import re
 import unicodedata
 
 _CONTROLS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _HARMLESS = "\n\t\u200c\u200d"
+# Characters that XML does not have.
+_UNDRAWABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def escape_markup(text: str) -> str:
+    """Escape a text for HTML and SVG; characters that XML does not have become U+FFFD."""
+    return html.escape(_UNDRAWABLE.sub("\ufffd", text))
 
 
 def printable(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from limelight.file_names import file_name
+from limelight.files import file_name
 from limelight.records import Record
 from limelight.streams import MapChunk, StreamedMap, StreamEvent, StreamStart, whole_map
 

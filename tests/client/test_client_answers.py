@@ -18,7 +18,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 import limelight
 from limelight import aio, calls
-from limelight.file_names import file_name
+from limelight.files import file_name
 from limelight.labels import read_label_sets
 from limelight.maps import MOST_VALUES, read_map
 from limelight.saving import SavedMap, save_maps

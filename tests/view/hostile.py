@@ -125,7 +125,7 @@ def hostile(tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[tuple
 
 
 @contextmanager
-def saying(answer: Callable[[str], Iterable[bytes]]) -> Iterator[str]:
+def saying(answer: Callable[[str], Iterable[bytes]], port: int = 0) -> Iterator[str]:
     """Serve what a function says of a path, in pieces and without a length: the address."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -142,7 +142,7 @@ def saying(answer: Callable[[str], Iterable[bytes]]) -> Iterator[str]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

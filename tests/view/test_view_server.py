@@ -167,12 +167,23 @@ def test_the_command_says_where_the_page_is(http: str) -> None:
     assert re.fullmatch(r"limelight: the page is at http://127\.0\.0\.1:\d+/ \(Ctrl-C to stop\)\n", line)
 
 
+def test_the_command_waits_for_a_server_that_is_starting(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "limelight.cli", "view", address, "--export", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None and "waiting 60 s" in process.stderr.readline()
+        with saying(lambda path: [b'{"models": []}'], int(address.rpartition(":")[2])):
+            assert process.wait(30) == 0
+
+
 def test_the_command_says_what_is_wrong(http: str, capsys: pytest.CaptureFixture[str]) -> None:
     def error(*arguments: str) -> str:
         assert main(["view", *arguments, "--no-browser"]) != 0
         return capsys.readouterr().err
 
-    assert "--http-port" in error(f"127.0.0.1:{free_port()}")
+    missing = f"127.0.0.1:{free_port()}"
+    said = error(missing, "--timeout", "0.5")
+    assert f"waiting 0.5 s for a server at {missing}" in said and "--http-port" in said.splitlines()[-1]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "is taken" in error(http, "--port", str(taken.getsockname()[1]))
     assert "HOST:PORT" in error("nowhere")

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from limelight.errors import Internal
-from limelight.file_names import file_name
+from limelight.files import file_name, write_file
 from limelight.view.server import page_files
 from limelight.view.upstream import Upstream, read_error, read_whole
 
@@ -31,10 +31,9 @@ def export(upstream: Upstream, folder: Path) -> Iterator[str]:
 
 def _export(upstream: Upstream, folder: Path) -> Iterator[str]:
     answers = folder / "answers"
-    answers.mkdir(parents=True, exist_ok=True)
     for path, (_, content) in page_files().items():
         if path != "/":
-            (folder / path[1:]).write_bytes(content.replace(b'<html lang="en"', b'<html lang="en" data-recorded'))
+            write_file(folder / path[1:], content.replace(b'<html lang="en"', b'<html lang="en" data-recorded'))
     ready = []
     for status in _json(upstream, "/v1/models").get("models", []):
         name = str(status["model"]["name"])
@@ -43,17 +42,17 @@ def _export(upstream: Upstream, folder: Path) -> Iterator[str]:
         path = f"/v1/models/{quote(name, safe='')}"
         described = _json(upstream, path)
         file = file_name(name)
-        (answers / f"{file}.json").write_text(json.dumps(described), encoding="utf-8")
+        write_file(answers / f"{file}.json", json.dumps(described))
         maps = described["description"].get("maps", [])
         encoding = "ENCODING_FLOAT32" if any(each.get("signed") for each in maps) else "ENCODING_UINT8"
         for number, example in enumerate(described["description"].get("examples", [])):
             request = {"instances": [example]} | ({"attention": {"encoding": encoding}} if maps else {})
             length, body = _call(upstream, "POST", f"{path}:{'attend' if maps else 'predict'}", request)
-            (answers / f"{file}-{number}.bin").write_bytes(b"%d\n%b" % (length, body))
+            write_file(answers / f"{file}-{number}.bin", b"%d\n%b" % (length, body))
         ready.append(status | {"model": status["model"] | {"file": file}})
         yield name
     # Not among the answers, where a model may have this name.
-    (folder / "models.json").write_text(json.dumps({"models": ready}), encoding="utf-8")
+    write_file(folder / "models.json", json.dumps({"models": ready}))
 
 
 def _json(upstream: Upstream, path: str) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from PIL import Image
 
 import limelight
 from limelight import cli
@@ -148,3 +150,33 @@ def test_answers_themselves_stay_as_they_are(evil: str, capsys: pytest.CaptureFi
 def test_letters_of_every_language_stay_as_they_are() -> None:
     text = "café e\u0301 \u0928\u094d\u200d\u092f \u0645\u06cc\u200c\u062e 日本\u3000語 👩\u200d💻\ttab\n"
     assert printable(text) == text and printable("a\r\nb") == "a\nb"
+
+
+def test_texts_of_a_server_are_drawn(evil: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture, page, report = tmp_path / "made" / "a.png", tmp_path / "report.html", tmp_path / "bench.html"
+    data = tmp_path / "rows.jsonl"
+    data.write_text(json.dumps({"text": "a"}) + "\n")
+    assert cli.main(["attend", "m", "a", "--png", str(picture), "--target", evil]) == 0
+    with Image.open(picture) as opened:
+        assert opened.width > 100
+    assert cli.main(["evaluate", "m", "--data", str(data), "--html", str(page), "--target", evil]) in (0, 1)
+    assert cli.main(["bench", "refused", "a", "-n", "2", "--warmup", "0", "--html", str(report), "--target", evil]) == 1
+    with limelight.Client(evil) as client:
+        shown = client.attend("m", {"text": "a"})._repr_html_()
+    for written in (page.read_text(), report.read_text(), shown):
+        assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f]", written)
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("option", ["evaluate m --data DATA --out", "bench m a -n 1 --html", "attend m a --png"])
+def test_a_file_that_cannot_be_written_is_named_and_not_left(
+    option: str, evil: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (data := tmp_path / "rows.jsonl").write_text(json.dumps({"text": "a"}) + "\n")
+    file, limits = tmp_path / "out.png", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        status = cli.main([*option.replace("DATA", str(data)).split(), str(file), "--target", evil])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert status == 1 and f"{file}: File too large" in capsys.readouterr().err and not file.exists()

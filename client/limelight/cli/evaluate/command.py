@@ -16,6 +16,7 @@ from limelight.cli.streams import show_progress
 from limelight.evaluation.measures import ALL
 from limelight.evaluation.measures.measure import Measure
 from limelight.evaluation.running import evaluate as evaluate_model
+from limelight.files import write_file
 
 _PAUSE = 0.25  # seconds between progress lines
 
@@ -91,9 +92,9 @@ def evaluate(
             shown.end()
     print("\n".join(lines(report)))
     if out is not None:
-        out.write_text(json.dumps(report.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        write_file(out, json.dumps(report.to_dict(), indent=1, allow_nan=False) + "\n")
     if html is not None:
-        html.write_text(page(report), encoding="utf-8")
+        write_file(html, page(report))
     return 1 if report.failures or report.stopped else None
 
 

@@ -21,7 +21,7 @@ def map_entropy(found: AttentionMap, maps: Sequence[AttentionMap] = ()) -> float
     weights, present = found.dense(), found.present()
     above = weights_above(found, maps)
     if above is not None:
-        weights, present = np.einsum("q,hq...->h...", above, weights)[:, None], present.any(1)[:, None]
+        weights, present = np.einsum("q,hq...->h...", above, weights)[:, None], np.asarray(present.any(1))[:, None]
     if weights.ndim == 4:
         weights = np.moveaxis(weights, 3, 1)
         present = np.broadcast_to(present[:, None], weights.shape)

@@ -1,7 +1,9 @@
-"""File names for names that a server chose: of models, of maps."""
+"""Files that are written: their names where a server chose them, and errors that name them."""
 
 import hashlib
 import re
+from contextlib import suppress
+from pathlib import Path
 
 # The same file on every system, also where capitals do not count.
 _PLAIN = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,95}(?<!\.)")
@@ -21,3 +23,19 @@ def file_name(name: str) -> str:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return f"{_UNUSUAL.sub('_', name[:_KEPT]).lstrip('-')}~{digest}"
+
+
+def write_file(file: Path, content: str | bytes) -> None:
+    """Write a file, and create its folder. Nothing is left of a file that cannot be written.
+
+    Raises:
+        OSError: names the file.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        with suppress(OSError):
+            if file.is_file():
+                file.unlink()
+        raise OSError(error.errno, error.strerror, str(error.filename or file)) from error

@@ -10,6 +10,7 @@ from limelight.printing import printable
 from limelight.records import SHORT, FrozenMapping, Record
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
 
+_MOST_HEADS = 2**16
 _SHOWN = 6  # inputs, results and maps that a representation names
 
 
@@ -308,7 +309,7 @@ def read_status(message: service_pb2.ModelStatus) -> ModelStatus:
 
 
 def read_model(message: service_pb2.GetModelResponse) -> Model:
-    """Read a model's description from a response."""
+    """Read a model's description from a response. Raises ValueError for a number of heads that is none."""
     it = message.description
     taxonomy = {field.name: tuple(getattr(it.taxonomy, field.name)) for field in it.taxonomy.DESCRIPTOR.fields}
     citation, data = it.citation, it.training_data
@@ -370,6 +371,8 @@ def _dimensions(messages: Iterable[model_pb2.Dimension]) -> tuple[Dimension, ...
 
 
 def _map(message: model_pb2.MapDescription) -> MapInfo:
+    if not 0 <= message.heads <= _MOST_HEADS:
+        raise ValueError(f"map {message.name!r} has {message.heads} heads")
     return MapInfo(
         name=message.name,
         stack=message.stack,

@@ -24,7 +24,7 @@ from limelight.security import Security
 from tests.kit import small
 from tests.kit.serving import eventually, free_port, serving
 from tests.view.conftest import LONG, Opened, page_of
-from tests.view.hostile import MARKUP, REQUESTS, hostile
+from tests.view.hostile import MARKUP, REQUESTS, hostile, saying
 
 SHADED = ".unit[style*='background-color: rgb']"
 
@@ -394,6 +394,50 @@ def test_markup_of_the_server_stays_text_and_bad_maps_are_told(opened: Opened) -
         assert "frame 1" in heard.locator(".readout").inner_text()
         tab.get_by_label("Model").select_option("failed@1")
         assert MARKUP in tab.locator(".problem").inner_text()
+
+
+LIES: dict[str, list[dict[str, Any]]] = {
+    "2147483647 entries": [{"name": "t", "kind": "LABEL_KIND_TOKENS", "size": 2**31 - 1}],
+    "9 entries, and 1 texts": [{"name": "t", "kind": "LABEL_KIND_TOKENS", "size": 9, "texts": ["a"]}],
+    "a grid of 65536 × 65536": [
+        {"name": "t", "kind": "LABEL_KIND_GRID", "size": 4, "grid": {"rows": 2**16, "columns": 2**16}}
+    ],
+    "are none, in order, of 3": [
+        {"name": "t", "kind": "LABEL_KIND_SENTENCES", "size": 2, "starts": [0, 0], "ends": [3, 3], "inputs": ["text"]}
+    ],
+    "1 × 1048576 × 1048576": [{"name": "t", "kind": "LABEL_KIND_NODES", "size": 2**20}],
+}
+
+
+def test_numbers_of_an_answer_are_held_against_what_it_has(opened: Opened) -> None:
+    lies = list(LIES)
+    described = {
+        "inputs": [{"name": "text", "kind": "INPUT_KIND_TEXT"}],
+        "maps": [{"name": "m", "heads": 1, "queryLabels": "t", "keyLabels": "t", "form": "MAP_FORM_EDGES"}],
+        "examples": [{"inputs": {"text": {"text": "a b"}}}],
+    }
+    index = {"dataType": "DATA_TYPE_INT32", "shape": [1], "data": [0]}
+    weights = {"dataType": "DATA_TYPE_FLOAT32", "shape": [1, 1], "data": [[1]]}
+    edges = {"name": "m", "heads": [0], "queryLabels": "t", "keyLabels": "t", "weights": weights}
+    edges |= {"queryIndex": index, "keyIndex": index}
+
+    def answer(path: str) -> list[bytes]:
+        if path == "/v1/models":
+            models = [
+                {"model": {"name": str(each)}, "state": "MODEL_STATE_READY", "isDefault": True}
+                for each in range(len(lies))
+            ]
+            return [json.dumps({"models": models}).encode()]
+        name, _, call = path.removeprefix("/v1/models/").partition(":")
+        prediction = {"labelSets": LIES[lies[int(name)]]}
+        found = {"results": [{"prediction": prediction, "maps": [edges]}]} if call else {"description": described}
+        return [json.dumps(found).encode()]
+
+    with saying(answer) as address, page_of(address) as page:
+        tab = opened("model=0", server=page)
+        for number, lie in enumerate(lies):
+            tab.get_by_label("Model").select_option(str(number))
+            tab.locator(".problem").get_by_text(lie).first.wait_for()
 
 
 def test_a_copy_for_any_web_server_has_the_answers_to_the_examples(opened: Opened, http: str, tmp_path: Path) -> None:

@@ -87,6 +87,8 @@ def word_weights(
     weights = np.where(labels.special, 0.0, key_weights(found, maps))
     if BETWEEN in text and len(labels.parents):
         lengths = [0, *(len(each) + 1 for each in text.split(BETWEEN))]
+        if not ((labels.parents >= 0) & (labels.parents < len(lengths))).all():
+            return None
         starts = starts + np.cumsum(lengths)[labels.parents]
     # A key belongs to the word in which it begins.
     ends = np.array([end for _, end in words])

@@ -57,7 +57,7 @@ def _add_permuted(seen: Sequence[Seen], work: Work) -> None:
         for each, answer in zip(rows, work.asking.attend(equal, [info.name]), strict=True):
             if isinstance(answer, Error):
                 work.failures.append((each.row.number, answer))
-            else:
+            elif info.name in answer:
                 _permute(each, info, answer[info.name].weights, work)
 
 

@@ -438,6 +438,7 @@ def test_numbers_of_an_answer_are_held_against_what_it_has(opened: Opened) -> No
         for number, lie in enumerate(lies):
             tab.get_by_label("Model").select_option(str(number))
             tab.locator(".problem").get_by_text(lie).first.wait_for()
+        tab.close()
 
 
 def test_a_copy_for_any_web_server_has_the_answers_to_the_examples(opened: Opened, http: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from limelight import archive, bertviz, notebook, tables
 from limelight.labels import LabelSet, read_label_sets
 from limelight.maps import AttentionMap, find, read_map
-from limelight.predictions import Prediction, read_prediction
+from limelight.predictions import Prediction, check_count, read_prediction
 from limelight.printing import printable
 from limelight.records import FrozenMapping, Record
 from limelight.v1 import service_pb2, values_pb2
@@ -154,6 +154,7 @@ class Attended(_Maps):
 
 def read_attended(message: service_pb2.Attended, instance: values_pb2.Instance) -> Attended:
     """Read the answer to one instance. Raises ValueError for a message whose parts are inconsistent."""
+    check_count(len(message.maps) + sum(len(each.maps) for each in message.other_sequences), "maps")
     prediction = read_prediction(message.prediction, instance)
     sequences = len(prediction.sequences)
     return Attended(

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from limelight.labels import LabelSet, plain, read_label_set, read_label_sets
 from limelight.maps import AttentionMap, read_map
-from limelight.predictions import GeneratedSequence, Provenance, read_provenance, read_sequence
+from limelight.predictions import GeneratedSequence, Provenance, check_count, read_provenance, read_sequence
 from limelight.records import FrozenMapping, Record
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 
@@ -90,6 +90,7 @@ class EventReader:
             return GenerationStart(FrozenMapping(dict(self._label_sets)), start.truncated, seed)
         if kind == "token":
             token = message.token
+            check_count(len(token.maps), "maps")
             maps = tuple(self._token_map(each, token) for each in token.maps)
             put_out = plain("", "output_steps", [token.text], ids=[token.id], special=[not token.text])
             self._told = True
@@ -117,6 +118,7 @@ class EventReader:
                 self._label_sets[name] = each.extended(labels)
 
     def _end(self, message: service_pb2.GenerationEnd) -> GenerationEnd:
+        check_count(len(message.maps) + len(message.sequences), "maps and sequences")
         steps = read_label_set(message.label_set) if message.HasField("label_set") else None
         if steps is not None and not self._told:  # beam search sends no tokens
             self._extend_input_steps(steps.take(range(len(steps) - 1)))

@@ -35,7 +35,7 @@ BATCH, CONCURRENCY = 32, 4
 _BATCH_BYTES = 1024 * 1024
 _ATTEMPTS = 8  # of a call that an overloaded server refuses, saying when to come back
 _PATIENCE = 3600.0  # seconds of waiting for a call without a timeout
-_INSTANCE = re.compile(r"instances\[(\d+)\]")
+_INSTANCE = re.compile(r"instances\[(\d{1,9})\]")
 # Errors of calls and not of instances: the next call would get the same.
 _EVERY_CALL = (Cancelled, FailedPrecondition, NotFound, PermissionDenied, Unauthenticated, Unavailable, Unimplemented)
 

@@ -19,6 +19,8 @@ from limelight.v1 import service_pb2, values_pb2
 
 # Entries of each kind that a headline has.
 _FEW = 8
+# Of an answer: results, outputs or maps; and entries of its results, such as classes.
+_MOST_PARTS, _MOST_ENTRIES = 2**14, 2**20
 _LONGEST = 300  # characters of a headline in a representation
 NO_OBJECT = "(no object)"
 
@@ -399,6 +401,10 @@ def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instan
     Raises:
         ValueError: a tensor, a result or a label set is inconsistent.
     """
+    check_count(len(message.results) + len(message.outputs), "results and outputs")
+    entries = sum(map(_entries, message.results))
+    if entries > _MOST_ENTRIES:
+        raise ValueError(f"results have {entries} entries; at most {_MOST_ENTRIES} are read")
     outputs = {name: to_array(message.outputs[name]) for name in sorted(message.outputs)}
     # A newer kind of result is skipped; its raw outputs are available.
     results = {each.name: result for each in message.results if (result := _result(each)) is not None}
@@ -414,6 +420,18 @@ def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instan
         seed=message.seed if message.HasField("seed") else None,
         provenance=read_provenance(message.provenance),
     )
+
+
+def check_count(count: int, what: str) -> None:
+    """Check how many parts an answer has, before each is read. Raises ValueError."""
+    if count > _MOST_PARTS:
+        raise ValueError(f"an answer has {count} {what}; at most {_MOST_PARTS} are read")
+
+
+def _entries(message: service_pb2.Result) -> int:
+    """Return how many objects a result becomes, each many times as large as its bytes in the message."""
+    lists = message.classification.classes, message.spans.spans, message.boxes.boxes, message.sequences.sequences
+    return sum(map(len, lists)) + len(message.regression.numbers) + len(message.tagging.entries)
 
 
 def _result(message: service_pb2.Result) -> Result | None:

@@ -11,7 +11,7 @@ from limelight.attended import Attended
 from limelight.enums import name_of
 from limelight.labels import LabelSet
 from limelight.maps import MOST_VALUES, AttentionMap, Edges, axis_labels, read_map
-from limelight.predictions import Prediction, read_prediction
+from limelight.predictions import Prediction, check_count, read_prediction
 from limelight.records import Record
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 
@@ -116,6 +116,7 @@ class StreamReader:
             raise ValueError(f"the stream ended before instance {self._number} was complete")
 
     def _start(self, start: service_pb2.AttendStreamStart) -> StreamStart:
+        check_count(len(start.maps), "maps")
         prediction = read_prediction(start.prediction, self._instances[self._number])
         self._label_sets = prediction.label_sets
         self._maps = tuple(_described(each, self._label_sets) for each in start.maps)

@@ -238,6 +238,23 @@ def test_an_answer_with_other_bytes_gives_an_answer_or_an_error() -> None:
     assert read_ones > 10
 
 
+MANY = {
+    "maps": service_pb2.Attended(maps=[header()] * 20_000),
+    "results": service_pb2.Attended(prediction=service_pb2.Prediction(results=[service_pb2.Result()] * 20_000)),
+    "entries": service_pb2.Attended(
+        prediction=service_pb2.Prediction(
+            results=[service_pb2.Result(spans=service_pb2.Spans(spans=[service_pb2.Span()] * 2**17))] * 9
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", MANY)
+def test_an_answer_of_too_many_parts_is_not_read(lie: str) -> None:
+    with pytest.raises(limelight.Internal, match=f"{lie}.*at most"):
+        calls.read(calls.attend("m", [TEXT]), service_pb2.AttendResponse(results=[MANY[lie]]))
+
+
 class _Liar(service_pb2_grpc.AttentionServiceServicer):
     """Answers with a lie, and refuses the instance `refuse`, to come again after some seconds."""
 

@@ -152,7 +152,8 @@ class Client:
         """Yield the prediction for each instance, in order, and the Error of each that failed.
 
         Instances are sent several at a time in several calls at the same time. A call that is too large is split. A
-        refused instance fails alone, and what an overloaded server refuses is sent again when it says.
+        refused instance fails alone, and what an overloaded server refuses is sent again when it says, unless that is
+        later than `timeout`.
 
         Args:
             inputs: any number of instances, which are read as they are sent.

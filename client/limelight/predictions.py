@@ -430,8 +430,14 @@ def check_count(count: int, what: str) -> None:
 
 def _entries(message: service_pb2.Result) -> int:
     """Return how many objects a result becomes, each many times as large as its bytes in the message."""
-    lists = message.classification.classes, message.spans.spans, message.boxes.boxes, message.sequences.sequences
-    return sum(map(len, lists)) + len(message.regression.numbers) + len(message.tagging.entries)
+    return (
+        len(message.classification.classes)
+        + len(message.spans.spans)
+        + len(message.boxes.boxes)
+        + len(message.sequences.sequences)
+        + len(message.regression.numbers)
+        + len(message.tagging.entries)
+    )
 
 
 def _result(message: service_pb2.Result) -> Result | None:

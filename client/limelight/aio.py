@@ -229,7 +229,8 @@ class AsyncClient:
         timeout: float | None = None,
         **options: Any,
     ) -> AsyncIterator[Answer | Error]:
-        course, places = many.Course(batch_size), asyncio.Semaphore(many.check_concurrency(concurrency))
+        course = many.Course(batch_size, self._timeout(timeout))
+        places = asyncio.Semaphore(many.check_concurrency(concurrency))
         batcher, most = many.Batcher(course), 2 * concurrency
 
         async def prepare(number: int, instance: OneInstance) -> many.Instance:
@@ -289,6 +290,7 @@ class AsyncClient:
         try:
             async for response in stream:
                 yield calls.read(call, response)
+            calls.check_end(call)
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
         finally:

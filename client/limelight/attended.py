@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from limelight import archive, bertviz, notebook, tables
 from limelight.labels import LabelSet, read_label_sets
 from limelight.maps import AttentionMap, find, read_map
-from limelight.predictions import Prediction, read_prediction
+from limelight.predictions import Prediction, check_count, read_prediction
+from limelight.printing import printable
 from limelight.records import FrozenMapping, Record
 from limelight.v1 import service_pb2, values_pb2
 
@@ -88,7 +89,7 @@ class Attended(_Maps):
         return self.prediction.probability
 
     def __repr__(self) -> str:
-        return f"<Attended {self.prediction.heading}{self._listed()}>"
+        return f"<Attended {printable(self.prediction.heading)}{self._listed()}>"
 
     def _repr_html_(self) -> str:
         return notebook.page(self.maps, self.prediction.heading)
@@ -153,17 +154,26 @@ class Attended(_Maps):
 
 def read_attended(message: service_pb2.Attended, instance: values_pb2.Instance) -> Attended:
     """Read the answer to one instance. Raises ValueError for a message whose parts are inconsistent."""
+    check_count(len(message.maps) + sum(len(each.maps) for each in message.other_sequences), "maps")
     prediction = read_prediction(message.prediction, instance)
+    sequences = len(prediction.sequences)
     return Attended(
         prediction=prediction,
         maps=tuple(read_map(each, prediction.label_sets) for each in message.maps),
-        other_sequences=tuple(_sequence(each, instance, prediction.label_sets) for each in message.other_sequences),
+        other_sequences=tuple(
+            _sequence(each, instance, prediction.label_sets, sequences) for each in message.other_sequences
+        ),
     )
 
 
 def _sequence(
-    message: service_pb2.SequenceAttention, instance: values_pb2.Instance, shared: Mapping[str, LabelSet]
+    message: service_pb2.SequenceAttention,
+    instance: values_pb2.Instance,
+    shared: Mapping[str, LabelSet],
+    sequences: int,
 ) -> SequenceAttention:
+    if not 0 <= message.sequence < sequences:
+        raise ValueError(f"maps of sequence {message.sequence} of {sequences}")
     label_sets = {**shared, **read_label_sets(message.label_sets, instance, shared)}
     maps = tuple(read_map(each, label_sets) for each in message.maps)
     return SequenceAttention(message.sequence, maps, FrozenMapping(label_sets))

@@ -152,7 +152,8 @@ class Client:
         """Yield the prediction for each instance, in order, and the Error of each that failed.
 
         Instances are sent several at a time in several calls at the same time. A call that is too large is split. A
-        refused instance fails alone, and what an overloaded server refuses is sent again when it says.
+        refused instance fails alone, and what an overloaded server refuses is sent again when it says, unless that is
+        later than `timeout`.
 
         Args:
             inputs: any number of instances, which are read as they are sent.
@@ -262,7 +263,7 @@ class Client:
         timeout: float | None = None,
         **options: Any,
     ) -> Iterator[Answer | Error]:
-        course = many.Course(batch_size)
+        course = many.Course(batch_size, self._timeout(timeout))
         batcher, most = many.Batcher(course), 2 * many.check_concurrency(concurrency)
 
         def prepare(number: int, instance: OneInstance) -> many.Instance:
@@ -323,6 +324,7 @@ class Client:
         try:
             for response in stream:
                 yield calls.read(call, response)
+            calls.check_end(call)
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
         finally:
@@ -331,4 +333,7 @@ class Client:
     def _start_call(self, timeout: float | None) -> float | None:
         """Register the start of a call, and return its time limit."""
         transport.register_channel(self._channel)
+        return self._timeout(timeout)
+
+    def _timeout(self, timeout: float | None) -> float | None:
         return self._settings.timeout if timeout is None else transport.check_timeout(timeout)

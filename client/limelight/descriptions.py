@@ -6,9 +6,11 @@ from typing import Any
 
 from limelight.enums import name_of
 from limelight.labels import Grid
+from limelight.printing import printable
 from limelight.records import SHORT, FrozenMapping, Record
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
 
+_MOST_HEADS = 2**16
 _SHOWN = 6  # inputs, results and maps that a representation names
 
 
@@ -259,7 +261,7 @@ class Model(Record):
             "maps": self.maps,
         }
         lists = [f"{what} {', '.join(_names(each))}" for what, each in parts.items() if each]
-        return f"<Model {self.name} version {self.version}, {'; '.join([self.task, *lists])}>"
+        return f"<Model {printable(self.name)} version {self.version}, {'; '.join([self.task, *lists])}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as JSON types, with the number of its examples in place of the examples."""
@@ -307,7 +309,7 @@ def read_status(message: service_pb2.ModelStatus) -> ModelStatus:
 
 
 def read_model(message: service_pb2.GetModelResponse) -> Model:
-    """Read a model's description from a response."""
+    """Read a model's description from a response. Raises ValueError for a number of heads that is none."""
     it = message.description
     taxonomy = {field.name: tuple(getattr(it.taxonomy, field.name)) for field in it.taxonomy.DESCRIPTOR.fields}
     citation, data = it.citation, it.training_data
@@ -369,6 +371,8 @@ def _dimensions(messages: Iterable[model_pb2.Dimension]) -> tuple[Dimension, ...
 
 
 def _map(message: model_pb2.MapDescription) -> MapInfo:
+    if not 0 <= message.heads <= _MOST_HEADS:
+        raise ValueError(f"map {message.name!r} has {message.heads} heads")
     return MapInfo(
         name=message.name,
         stack=message.stack,

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import grpc
 
 from limelight import status_details
+from limelight.printing import printable
 from limelight.status_details import FieldViolation
 
 
@@ -121,7 +122,7 @@ _BY_CODE = {kind.status: kind for kind in Error.__subclasses__()}
 def from_rpc(error: Any) -> Error:
     """Convert a `grpc.RpcError` of the synchronous or asynchronous interface."""
     code: grpc.StatusCode = error.code()
-    message = error.details() or code.name.lower().replace("_", " ")
+    message = printable(error.details() or "") or code.name.lower().replace("_", " ")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "message larger than max" in message:
         message += "; ask for less of the attention, or raise the client's max_response_bytes"
     details = status_details.Details()

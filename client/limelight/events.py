@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from limelight.labels import LabelSet, plain, read_label_set, read_label_sets
 from limelight.maps import AttentionMap, read_map
-from limelight.predictions import GeneratedSequence, Provenance, read_provenance, read_sequence
+from limelight.predictions import GeneratedSequence, Provenance, check_count, read_provenance, read_sequence
 from limelight.records import FrozenMapping, Record
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 
@@ -76,11 +76,13 @@ class EventReader:
     def __init__(self, instance: values_pb2.Instance) -> None:
         self._instance = instance
         self._label_sets: dict[str, LabelSet] = {}
-        self._told = False
+        self._told = self._ended = False
 
     def read(self, message: service_pb2.GenerateResponse) -> GenerationEvent:
         """Read the next event. Raises ValueError for an inconsistent message."""
         kind = message.WhichOneof("event")
+        if self._ended:
+            raise ValueError("an event came after the end of the sequence")
         if kind == "start":
             start = message.start
             self._label_sets = read_label_sets(start.label_sets, self._instance)
@@ -88,14 +90,21 @@ class EventReader:
             return GenerationStart(FrozenMapping(dict(self._label_sets)), start.truncated, seed)
         if kind == "token":
             token = message.token
+            check_count(len(token.maps), "maps")
             maps = tuple(self._token_map(each, token) for each in token.maps)
             put_out = plain("", "output_steps", [token.text], ids=[token.id], special=[not token.text])
             self._told = True
             self._extend_input_steps(put_out)
             return GeneratedToken(token.index, token.id, token.text, token.delta, token.log_probability, maps)
         if kind == "end":
+            self._ended = True
             return self._end(message.end)
         raise ValueError("the event is of a kind unknown to this client; update the client")
+
+    def check_end(self) -> None:
+        """Check that the sequence is complete. Raises ValueError."""
+        if not self._ended:
+            raise ValueError("the stream ended before the sequence was complete")
 
     def _token_map(self, message: attention_pb2.AttentionMap, token: service_pb2.GeneratedToken) -> AttentionMap:
         """Read one token's row of a map. Keys that are input steps end with the previous token."""
@@ -109,6 +118,7 @@ class EventReader:
                 self._label_sets[name] = each.extended(labels)
 
     def _end(self, message: service_pb2.GenerationEnd) -> GenerationEnd:
+        check_count(len(message.maps) + len(message.sequences), "maps and sequences")
         steps = read_label_set(message.label_set) if message.HasField("label_set") else None
         if steps is not None and not self._told:  # beam search sends no tokens
             self._extend_input_steps(steps.take(range(len(steps) - 1)))

@@ -231,9 +231,9 @@ def _figure(
     if key.parent and key.parent == query.name and len(key.parents):
         own = weights_of_rows.get(query.name)
         of_rows = f"{query.kind.removesuffix('s')}" if query.kind == "sentences" else "row"
-        note = f"shaded: the weight of a word in its {of_rows}, times that of the {of_rows}"
+        note = f"words: the weight of a word in its {of_rows}, times that of the {of_rows}"
         if own is None or len(own) != len(query):
-            note = f"shaded: the weight of a word in its {of_rows}, whose own weight is not here"
+            note = f"words: the weight of a word in its {of_rows}, whose own weight is not here"
         return Figure(_title(*title), rows=_sentence_rows(one, own, sent), notes=(note,))
     if len(query) == 1:
         if key.kind == "sentences":
@@ -281,7 +281,7 @@ def _each_row(one: DisplayedMap, sent: values_pb2.Instance | None, *, labelled: 
 
 
 def _title(*parts: str) -> str:
-    return " · ".join(part for part in parts if part)
+    return " · ".join(one_line(part) for part in parts if part)
 
 
 def _grid_row(one: DisplayedMap) -> tuple[DisplayedMap, str]:
@@ -299,7 +299,8 @@ def _grid_row(one: DisplayedMap) -> tuple[DisplayedMap, str]:
 def _heat(key: LabelSet, row: Weights) -> GridHeatmap:
     assert key.grid is not None
     before = len(key.grid.leading)
-    leading = tuple((name, float(weight)) for name, weight in zip(key.grid.leading, row[:before], strict=True))
+    names = map(one_line, key.grid.leading)
+    leading = tuple((name, float(weight)) for name, weight in zip(names, row[:before], strict=True))
     return GridHeatmap(row[before:].reshape(key.grid.rows, key.grid.columns), leading, key.grid.region)
 
 
@@ -312,10 +313,10 @@ def _sentence_rows(one: DisplayedMap, own: Weights | None, sent: values_pb2.Inst
     for position, number in enumerate(numbers):
         inside = np.flatnonzero(key.parents == number)
         weight = None if own is None or len(own) != len(query) else float(own[position])
-        left_out = None if one.left_out is None else float(one.left_out[position])
-        row = _words(key.take(inside), one.weights[position, inside], sent, weight=weight, left_out=left_out)
         # Rows that `top_k` left out have no weight for their words.
         counts = 1.0 if weight is None else float(np.nan_to_num(weight))
+        left_out = None if one.left_out is None else float(one.left_out[position]) * counts
+        row = _words(key.take(inside), one.weights[position, inside], sent, weight=weight, left_out=left_out)
         first = (_indentation(query, position, sent),) if row.gaps else ()
         rows.append(replace(row, scale=counts, gaps=(*first, *row.gaps[1:])))
     return tuple(rows)

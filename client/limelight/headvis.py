@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from limelight.attended import Attended
 from limelight.descriptions import MapInfo, Model
-from limelight.errors import Error, InputError
+from limelight.errors import Error, InputError, Internal
+from limelight.files import write_file
 from limelight.maps import AttentionMap
 from limelight.v1 import values_pb2
 
@@ -70,14 +71,15 @@ def write(folder: Path, model: Model, instances: Sequence[values_pb2.Instance], 
     if not layers:
         raise InputError(f"{model.name} has no map of tokens over themselves, which is what HeadVis shows")
     names = [each.name for each in layers]
-    heads = {(layer, head): _Head() for layer, each in enumerate(layers) for head in range(each.heads)}
+    heads: dict[tuple[int, int], _Head] = {}
     failed: list[Error] = []
     for number, answer in enumerate(ask(instances, names)):
         if isinstance(answer, Error):
             failed.append(answer)
             continue
         for layer, name in enumerate(names):
-            _count(answer[name], number, [heads[layer, head] for head in range(layers[layer].heads)])
+            _check(answer, name, layers[layer].heads)
+            _count(answer[name], number, [heads.setdefault((layer, head), _Head()) for head in answer[name].heads])
     if len(failed) == len(instances):
         raise InputError("no instance could be answered" + (f": {failed[0].message}" if failed else ""))
     chosen = {key: _chosen(head.strengths) for key, head in heads.items()}
@@ -85,12 +87,20 @@ def write(folder: Path, model: Model, instances: Sequence[values_pb2.Instance], 
     for number, answer in zip(again, ask([instances[number] for number in again], names), strict=True):
         for (layer, head), intervals in chosen.items():
             if number in intervals and isinstance(answer, Attended):
+                _check(answer, names[layer], layers[layer].heads)
                 text = _text(answer[names[layer]], head)
                 strength = round(heads[layer, head].strengths[number], 4)
                 told = {"sequence_id": number, "interval": intervals[number], "max_activation": strength}
                 heads[layer, head].texts.append(told | text)
     _write(folder, model, heads)
     return failed
+
+
+def _check(answer: Attended, name: str, heads: int) -> None:
+    """Check that an answer has a whole map of a number of heads. Raises Internal."""
+    found = answer.get(name)
+    if found is None or found.weights.ndim != 3 or found.edges is not None or found.heads != tuple(range(heads)):
+        raise Internal(f"the server's answer has not the {heads} heads of {name!r}")
 
 
 def _count(found: AttentionMap, number: int, heads: Sequence[_Head]) -> None:
@@ -211,5 +221,4 @@ def _tokens(texts: Sequence[Mapping[str, Any]], place: Callable[[int, int], int]
 
 
 def _json(file: Path, content: object) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    write_file(file, json.dumps(content, ensure_ascii=False))

@@ -3,6 +3,7 @@
 A label set holds columns, one value for each entry, without an object for each token.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,6 +19,8 @@ from limelight.v1 import attention_pb2, values_pb2
 Integers = NDArray[np.int32]
 
 _SHOWN = 6  # labels that the representation of a set has
+# Of an answer: its sets, and entries without texts, of which a message of 20 bytes can state 2^31.
+_MOST_SETS, _MOST_UNNAMED = 2**12, 2**21
 
 
 def _empty() -> Integers:
@@ -231,29 +234,44 @@ def read_label_sets(
         instance: the sent instance, which has the texts of sentences; responses do not repeat them.
         shared: label sets read earlier that may be parents of these.
     Raises:
-        ValueError: columns of a set differ in length.
+        ValueError: columns of a set differ in length, or entries are no parts of what contains them.
     """
+    messages = list(messages)
+    if len(messages) > _MOST_SETS:
+        raise ValueError(f"{len(messages)} label sets")
+    check_sizes(messages)
     found = {message.name: _read(message) for message in messages}
     known = {**(shared or {}), **found}
+    children: dict[str, list[LabelSet]] = {}
+    for labels in known.values():
+        children.setdefault(labels.parent, []).append(labels)
     for name, labels in found.items():
         if labels.kind == "sentences":
             source = _source(instance, labels.inputs)
-            children = [other for other in known.values() if other.parent == name]
-            found[name] = known[name] = replace(labels, labels=_sentence_texts(labels, source, children))
+            texts = _sentence_texts(labels, source, children.get(name, ()))
+            found[name] = known[name] = replace(labels, labels=texts)
     for name, labels in found.items():
-        if labels.kind == "ranges" and labels.parent in known:
+        if labels.kind == "ranges" and len(labels.starts) and labels.parent in known:
             found[name] = replace(labels, labels=_range_texts(labels, known[labels.parent]))
     return found
 
 
 def read_label_set(message: attention_pb2.LabelSet) -> LabelSet:
     """Read one label set without a parent. Raises ValueError if its columns differ in length."""
+    check_sizes([message])
     return _read(message)
+
+
+def check_sizes(messages: Iterable[attention_pb2.LabelSet]) -> None:
+    """Check how many entries the sets of an answer have, before a label is made of each. Raises ValueError."""
+    unnamed = sum(max(0, each.size) for each in messages if not each.texts)
+    if unnamed > _MOST_UNNAMED:
+        raise ValueError(f"label sets have {unnamed} entries without texts; at most {_MOST_UNNAMED} are read")
 
 
 def _read(message: attention_pb2.LabelSet) -> LabelSet:
     kind, size = name_of(attention_pb2.LabelKind, message.kind), message.size
-    grid = _grid(message.grid) if message.HasField("grid") else None
+    grid = _grid(message.grid, size) if message.HasField("grid") else None
     labels = LabelSet(
         name=message.name,
         kind=kind,
@@ -289,10 +307,16 @@ def check_columns(labels: LabelSet, size: int) -> None:
         raise ValueError(f"{what} has entries of an input that it does not name")
 
 
-def _grid(message: attention_pb2.Grid) -> Grid:
+def _grid(message: attention_pb2.Grid, size: int) -> Grid:
+    """Read the grid of a set of a size. Raises ValueError where it has other entries."""
+    if min(message.rows, message.columns) < 0 or message.rows * message.columns + len(message.leading) != size:
+        cells = f"{message.rows} x {message.columns} cells after {len(message.leading)} entries"
+        raise ValueError(f"a grid of {cells}, in a label set of size {size}")
     region = None
     if message.HasField("region"):
         region = Region(message.region.left, message.region.top, message.region.right, message.region.bottom)
+        if not all(map(math.isfinite, region.box)):
+            raise ValueError(f"a grid lies on the part {region.box} of the image")
     return Grid(message.rows, message.columns, tuple(message.leading), region)
 
 
@@ -327,26 +351,32 @@ def _sentence_texts(
     labels: LabelSet, source: str | Sequence[str] | None, children: Sequence[LabelSet]
 ) -> tuple[str, ...]:
     if isinstance(source, str) and len(labels.starts):
+        _check_parts(labels, len(source))
         texts = [source[start:end] for start, end in labels.offsets]
     elif source is not None and not isinstance(source, str) and len(source) >= len(labels):
         # A truncated document has the first sentences of those sent.
         texts = list(source[: len(labels)])
     else:
-        texts = [_words_inside(index, children) for index in range(len(labels))]
+        words: list[list[str]] = [[] for _ in labels.labels]
+        for child in children:
+            for place in np.flatnonzero(~child.special) if len(child.parents) else ():
+                if 0 <= (index := int(child.parents[place])) < len(words):
+                    words[index].append(child.labels[place])
+        texts = list(map(" ".join, words))
     return tuple(text or f"sentence {index}" for index, text in enumerate(texts))
 
 
-def _words_inside(index: int, children: Sequence[LabelSet]) -> str:
-    words = (
-        child.labels[place] for child in children for place in np.flatnonzero((child.parents == index) & ~child.special)
-    )
-    return " ".join(words)
+def _check_parts(labels: LabelSet, size: int) -> None:
+    """Check that entries are parts of a whole of a size, each after the one before. Raises ValueError."""
+    ends = np.stack([labels.starts, labels.ends], axis=1).reshape(-1)
+    if ends.size and (ends[0] < 0 or ends[-1] > size or (ends[1:] < ends[:-1]).any()):
+        raise ValueError(f"the entries of label set {labels.name!r} are no parts, in order, of {size}")
 
 
 def _range_texts(labels: LabelSet, parent: LabelSet) -> tuple[str, ...]:
     """Label each range by its first and last entry."""
-    texts = []
-    for start, end in labels.offsets:
-        inside = parent.labels[start:end]
-        texts.append(f"{inside[0]} … {inside[-1]}" if len(inside) > 1 else "".join(inside))
-    return tuple(texts)
+    _check_parts(labels, len(parent))
+    return tuple(
+        f"{parent.labels[start]} … {parent.labels[end - 1]}" if end - start > 1 else "".join(parent.labels[start:end])
+        for start, end in labels.offsets
+    )

@@ -1,9 +1,14 @@
 """Reading of saved answers (`limelight.archive`). A file is not trusted: every part is checked before it is used."""
 
+import errno
 import json
 import math
 import os
+import struct
+import tokenize
+import warnings
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from io import BytesIO
@@ -41,6 +46,10 @@ _FAULTS = (
     OverflowError,
     RecursionError,
     SyntaxError,
+    NotImplementedError,
+    tokenize.TokenError,
+    zlib.error,
+    struct.error,
 )
 
 
@@ -57,7 +66,9 @@ def load(file: str | os.PathLike[str]) -> Attended | Prediction | AttentionMap:
             return _answer(_Members(archive, path.stat().st_size))
     except (zipfile.BadZipFile, RuntimeError) as error:
         raise ValueError(f"{path} is not an answer that Limelight saved: {error}") from None
-    except _FAULTS as error:
+    except (*_FAULTS, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a place before the file's start
+            raise
         what = error if isinstance(error, ValueError) else f"{type(error).__name__} while it was read"
         raise ValueError(f"{path} is not an answer that Limelight saved: {what}") from None
 
@@ -67,6 +78,7 @@ class _Members:
 
     def __init__(self, archive: zipfile.ZipFile, size: int) -> None:
         self._archive = archive
+        self._read: dict[str, NDArray[Any]] = {}
         self._infos = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
         if any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist()):
             raise ValueError("its members are compressed")
@@ -74,14 +86,18 @@ class _Members:
             raise ValueError("its members are larger than the file")
 
     def array(self, name: str) -> NDArray[Any]:
-        """Read an array, whose data must be as long as its header says."""
+        """Read an array, once, whose data must be as long as its header says."""
+        if name in self._read:
+            return self._read[name]
         if name not in self._infos:
             raise ValueError(f"member {name!r} is missing")
         stored = self._archive.read(self._infos[name])
         data = BytesIO(stored)
         if np.lib.format.read_magic(data) != (1, 0):
             raise ValueError(f"member {name!r} is not an array of format 1.0")
-        shape, in_columns, dtype = np.lib.format.read_array_header_1_0(data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about headers that Python 2 wrote
+            shape, in_columns, dtype = np.lib.format.read_array_header_1_0(data)
         if dtype.hasobject or dtype.kind not in "biuf":
             raise ValueError(f"member {name!r} has elements of type {dtype}")
         rest = memoryview(stored)[data.tell() :]
@@ -89,6 +105,7 @@ class _Members:
             raise ValueError(f"member {name!r} has {len(rest)} bytes for the shape {list(shape)} of {dtype}")
         array: NDArray[Any] = np.frombuffer(rest, dtype).reshape(shape, order="F" if in_columns else "C")
         array.flags.writeable = False
+        self._read[name] = array
         return array
 
 

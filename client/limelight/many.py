@@ -34,7 +34,8 @@ Progress: TypeAlias = bool | Callable[[int, int | None], object]
 BATCH, CONCURRENCY = 32, 4
 _BATCH_BYTES = 1024 * 1024
 _ATTEMPTS = 8  # of a call that an overloaded server refuses, saying when to come back
-_INSTANCE = re.compile(r"instances\[(\d+)\]")
+_PATIENCE = 3600.0  # seconds of waiting for a call without a timeout
+_INSTANCE = re.compile(r"instances\[(\d{1,9})\]")
 # Errors of calls and not of instances: the next call would get the same.
 _EVERY_CALL = (Cancelled, FailedPrecondition, NotFound, PermissionDenied, Unauthenticated, Unavailable, Unimplemented)
 
@@ -51,8 +52,15 @@ class Course:
 
     most: int
     """Number of instances of a call; it becomes smaller where the server refuses as many."""
+    timeout: float | None = None
+    """Seconds of a call; None for no limit."""
     answered: bool = False
     """True once an instance has been answered."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a call waits for a server that refuses it and says when to come back."""
+        return _PATIENCE if self.timeout is None else self.timeout
 
     def __post_init__(self) -> None:
         if self.most < 1:
@@ -112,7 +120,8 @@ def refusal(error: Exception, number: int) -> InputError:
 def answers(batch: Sequence[tuple[int, Instance]], course: Course) -> Generator[Send | float, Any, list[Any]]:
     """Exchange a batch: yields instances to send, or seconds to wait; returns an answer or an Error for each, in order.
 
-    What is sent yields a list of answers, or the Error of the call.
+    What is sent yields a list of answers, or the Error of the call. A call waits for no longer than its timeout, all
+    waits together.
 
     Raises:
         Error: one that every call would get, such as for an unknown model.
@@ -132,12 +141,16 @@ def _exchange(batch: Numbered, course: Course) -> Exchange:
     half = len(batch) // 2
     if len(batch) > course.most:  # the limit was found after the batch was made
         return (yield from _exchange(batch[:half], course)) + (yield from _exchange(batch[half:], course))
+    patience = course.patience
     for _ in range(_ATTEMPTS):
         reply = yield [instance for _, instance in batch]
         if not isinstance(reply, Error):
             return [(number, each) for (number, _), each in zip(batch, reply, strict=True)]
-        if not isinstance(reply, ResourceExhausted) or reply.retry_after is None:
+        if not isinstance(reply, ResourceExhausted) or reply.retry_after is None or reply.retry_after < 0:
             break
+        patience -= reply.retry_after
+        if patience < 0:
+            return [(number, reply) for number, _ in batch]
         yield reply.retry_after
     else:
         return [(number, reply) for number, _ in batch]

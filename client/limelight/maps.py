@@ -1,5 +1,6 @@
 """Attention maps: weights as NumPy arrays, with labels along their axes."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from limelight.labels import LabelSet
 from limelight.records import SHORT, Record, as_array, json_types
 from limelight.suggestions import similar
 from limelight.tensors import to_array
-from limelight.v1 import attention_pb2
+from limelight.v1 import attention_pb2, values_pb2
 from limelight.words import words_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _IMPOSSIBLE = np.finfo(np.float32).min
 _IMPOSSIBLE_HALF = float(np.finfo(np.float16).min)
 _NO_KEY = -1
+MOST_VALUES = 2**28
+"""Of a matrix that is made of fewer values: of edges, or of the largest of each row."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,6 +91,11 @@ class AttentionMap(Record):
             return ("head", "query", "place")
         axes = ("head", "query", "key") if self.edges is None else ("head", "edge")
         return (*axes, "feature") if self.weights.ndim > len(axes) else axes
+
+    @property
+    def is_nested(self) -> bool:
+        """True if each key is a part of a query, such as a word of a sentence."""
+        return bool(self.key.parent) and self.key.parent == self.query.name and len(self.key.parents) > 0
 
     def __repr__(self) -> str:
         return f"<AttentionMap {self.summary}>"
@@ -163,11 +171,15 @@ class AttentionMap(Record):
         archive.save(self, file)
 
     def dense(self, *, absent: float = 0.0) -> NDArray[np.float32]:
-        """Return the weights as [head, query, key] (and feature), with `absent` where there is none."""
+        """Return the weights as [head, query, key] (and feature), with `absent` where there is none.
+
+        Raises:
+            ValueError: the map is of edges, or cut by `top_k`, and its matrix would have more than 2^28 values.
+        """
         if self.edges is None and self.key_index is None:
             return self.weights
         features = self.weights.shape[2:] if self.edges is not None else ()
-        dense = np.full((len(self.weights), len(self.query), len(self.key), *features), absent, np.float32)
+        dense = np.full(self._matrix(*features), absent, np.float32)
         self._lay_out(self.weights, dense)
         return dense
 
@@ -187,9 +199,16 @@ class AttentionMap(Record):
             there = np.logical_or.reduce(there, axis=-1)
         if self.edges is None and self.key_index is None:
             return there
-        dense = np.zeros((len(there), len(self.query), len(self.key)), np.bool_)
+        dense = np.zeros(self._matrix(), np.bool_)
         self._lay_out(there, dense)
         return dense
+
+    def _matrix(self, *features: int) -> tuple[int, ...]:
+        """Return the shape of the whole matrix. Raises ValueError for one that is too large to be made."""
+        shape = (len(self.weights), len(self.query), len(self.key), *features)
+        if math.prod(shape) > MOST_VALUES:
+            raise ValueError(f"map {self.name!r} as a matrix {list(shape)} has more than {MOST_VALUES} values")
+        return shape
 
     def _lay_out(self, values: NDArray[Any], dense: NDArray[Any]) -> None:
         """Write the values of a map of edges, or cut by `top_k`, to their positions."""
@@ -307,20 +326,19 @@ def read_map(
     keys = axis_labels(message.key_labels, label_sets, message.keys) if key is None else key
     edges, places = None, None
     if message.HasField("query_index"):
-        query_index = to_array(message.query_index).astype(np.int64)
-        key_index = to_array(message.key_index).astype(np.int64)
-        if weights.ndim < 2 or not weights.shape[1] == len(query_index) == len(key_index):
-            raise ValueError(f"map {message.name!r} has weights {list(weights.shape)} for {len(query_index)} edges")
+        query_index, key_index = _indices(message.query_index), _indices(message.key_index)
+        if weights.ndim not in (2, 3) or not weights.shape[1:2] == query_index.shape == key_index.shape:
+            raise ValueError(f"map {message.name!r} has weights {list(weights.shape)} for {query_index.size} edges")
         edges = Edges(_positions(query_index, queries), _positions(key_index, keys))
     elif message.HasField("key_index"):
-        places = to_array(message.key_index).astype(np.int64)
+        places = _indices(message.key_index)
         if weights.ndim != 3 or weights.shape != places.shape or weights.shape[1] != len(queries):
             shapes = f"weights {list(weights.shape)} at keys {list(places.shape)}"
             raise ValueError(f"map {message.name!r} has {shapes} for {len(queries)} of {queries.name!r}")
         there = places != _NO_KEY
         places[there] = _positions(places[there], keys)
     else:
-        if weights.ndim < 3:
+        if weights.ndim not in (3, 4):
             raise ValueError(f"map {message.name!r} has weights of {weights.ndim} axes")
         if weights.shape[1:3] != (len(queries), len(keys)):
             axes = f"{len(queries)} of {queries.name!r} and {len(keys)} of {keys.name!r}"
@@ -329,7 +347,14 @@ def read_map(
     if message.head_reduction:
         reduction = name_of(attention_pb2.HeadReduction, message.head_reduction)
     if len(weights) != (1 if reduction else len(message.heads)):
-        raise ValueError(f"map {message.name!r} has weights {list(weights.shape)} for the heads {list(message.heads)}")
+        heads = SHORT.repr(list(message.heads))
+        raise ValueError(f"map {message.name!r} has weights {list(weights.shape)} for the heads {heads}")
+    head_labels, feature_labels = label_sets.get(message.head_labels), label_sets.get(message.feature_labels)
+    if head_labels is not None and not all(0 <= each < len(head_labels) for each in message.heads):
+        raise ValueError(f"map {message.name!r} has heads beyond the {len(head_labels)} of {head_labels.name!r}")
+    features = weights.shape[2 if edges is not None else 3 :]
+    if feature_labels is not None and features != (len(feature_labels),):
+        raise ValueError(f"map {message.name!r} has features {list(features)} for {len(feature_labels)} labels")
     quantity = name_of(attention_pb2.Quantity, message.quantity) if message.quantity else "weights"
     return AttentionMap(
         name=message.name,
@@ -347,8 +372,8 @@ def read_map(
         edges=edges,
         key_index=places,
         left_out=_left_out(message, len(weights), len(queries)),
-        head_labels=label_sets.get(message.head_labels),
-        feature_labels=label_sets.get(message.feature_labels),
+        head_labels=head_labels,
+        feature_labels=feature_labels,
     )
 
 
@@ -356,12 +381,20 @@ def axis_labels(name: str, label_sets: Mapping[str, LabelSet], chosen: Sequence[
     """Return the labels of an axis: the entries `chosen` of a label set, or all."""
     labels = label_sets.get(name)
     if labels is None:
-        raise ValueError(f"an axis is labelled by {name!r}, which is not among {sorted(label_sets)}")
+        raise ValueError(f"an axis is labelled by {name!r}, which is none of the {len(label_sets)} label sets")
     if not chosen:
         return labels
     if not 0 <= min(chosen) <= max(chosen) < len(labels):
-        raise ValueError(f"entries {list(chosen)} of label set {name!r}, which has {len(labels)}")
+        raise ValueError(f"entries {min(chosen)} to {max(chosen)} of label set {name!r}, which has {len(labels)}")
     return labels.take(chosen)
+
+
+def _indices(tensor: values_pb2.Tensor) -> NDArray[np.int64]:
+    """Read indices of any whole type."""
+    array = to_array(tensor)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"indices of the type {array.dtype}")
+    return array.astype(np.int64)
 
 
 def _positions(index: NDArray[np.int64], labels: LabelSet) -> NDArray[np.int64]:

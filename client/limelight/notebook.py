@@ -6,7 +6,6 @@ style sheets of outputs that they do not trust. Every text of an answer is escap
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from limelight.figures import Figure, Row, Weights, figures, one_line
 from limelight.png import encode_png
+from limelight.printing import escape_markup as escape
 from limelight.scale import FAINT
 
 if TYPE_CHECKING:

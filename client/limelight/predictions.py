@@ -12,12 +12,15 @@ from numpy.typing import DTypeLike, NDArray
 from limelight import archive
 from limelight.enums import name_of
 from limelight.labels import LabelSet, read_label_sets
+from limelight.printing import printable
 from limelight.records import FrozenMapping, Record, as_array, json_types
 from limelight.tensors import to_array
 from limelight.v1 import service_pb2, values_pb2
 
 # Entries of each kind that a headline has.
 _FEW = 8
+# Of an answer: results, outputs or maps; and entries of its results, such as classes.
+_MOST_PARTS, _MOST_ENTRIES = 2**14, 2**20
 _LONGEST = 300  # characters of a headline in a representation
 NO_OBJECT = "(no object)"
 
@@ -340,7 +343,9 @@ class Prediction(Record):
 
     def tagged_texts(self, tagging: Tagging) -> list[str]:
         """Return the text of each row of a tagging of this answer: an entry, or the pieces of a word."""
-        labels = self.label_sets[tagging.label_set]
+        labels = self.label_sets.get(tagging.label_set)
+        if labels is None:  # the server did not send it
+            return [f"row {number}" for number in range(len(tagging))]
         if tagging.entries is None:
             return list(labels.labels)
         return [labels.joined(begin, end) for begin, end in tagging.entries]
@@ -353,7 +358,7 @@ class Prediction(Record):
         return f"{made_by.model} version {made_by.version}: {line}"
 
     def __repr__(self) -> str:
-        return f"<Prediction {self.heading}>"
+        return f"<Prediction {printable(self.heading)}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the prediction as JSON types: results by name, and the first label and text, or None."""
@@ -396,16 +401,42 @@ def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instan
     Raises:
         ValueError: a tensor, a result or a label set is inconsistent.
     """
+    check_count(len(message.results) + len(message.outputs), "results and outputs")
+    entries = sum(map(_entries, message.results))
+    if entries > _MOST_ENTRIES:
+        raise ValueError(f"results have {entries} entries; at most {_MOST_ENTRIES} are read")
     outputs = {name: to_array(message.outputs[name]) for name in sorted(message.outputs)}
     # A newer kind of result is skipped; its raw outputs are available.
     results = {each.name: result for each in message.results if (result := _result(each)) is not None}
+    label_sets = read_label_sets(message.label_sets, instance)
+    for each in results.values():
+        if isinstance(each, Tagging) and each.label_set in label_sets:
+            _check_entries(each, label_sets[each.label_set])
     return Prediction(
         results=FrozenMapping(results),
-        label_sets=FrozenMapping(read_label_sets(message.label_sets, instance)),
+        label_sets=FrozenMapping(label_sets),
         outputs=FrozenMapping(outputs),
         truncated=message.truncated,
         seed=message.seed if message.HasField("seed") else None,
         provenance=read_provenance(message.provenance),
+    )
+
+
+def check_count(count: int, what: str) -> None:
+    """Check how many parts an answer has, before each is read. Raises ValueError."""
+    if count > _MOST_PARTS:
+        raise ValueError(f"an answer has {count} {what}; at most {_MOST_PARTS} are read")
+
+
+def _entries(message: service_pb2.Result) -> int:
+    """Return how many objects a result becomes, each many times as large as its bytes in the message."""
+    return (
+        len(message.classification.classes)
+        + len(message.spans.spans)
+        + len(message.boxes.boxes)
+        + len(message.sequences.sequences)
+        + len(message.regression.numbers)
+        + len(message.tagging.entries)
     )
 
 
@@ -464,8 +495,21 @@ def _tagging(message: service_pb2.Tagging) -> Tagging:
     )
 
 
+def _check_entries(tagging: Tagging, labels: LabelSet) -> None:
+    """Check that the rows of a tagging are of entries of its label set, of each once. Raises ValueError."""
+    if tagging.entries is None:
+        if len(tagging) != len(labels):
+            raise ValueError(f"tagging has {len(tagging)} rows for the {len(labels)} entries of {labels.name!r}")
+    elif not all(0 <= begin <= end <= len(labels) for begin, end in tagging.entries) or (
+        sum(end - begin for begin, end in tagging.entries) > len(labels)
+    ):
+        raise ValueError(f"tagging has rows that are no parts of the {len(labels)} entries of {labels.name!r}")
+
+
 def read_sequence(message: service_pb2.Sequence) -> GeneratedSequence:
-    """Read a sequence from a response."""
+    """Read a sequence from a response. Raises ValueError for what is no log-probability."""
+    if not all(each < math.inf for each in message.log_probabilities):  # false for NaN as well
+        raise ValueError("a sequence has log-probabilities that are no numbers")
     return GeneratedSequence(
         text=message.text,
         token_ids=tuple(message.token_ids),

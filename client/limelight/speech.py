@@ -55,6 +55,8 @@ def word_times(answer: Attended, name: str = "alignment") -> tuple[TimedWord, ..
     # The row of the end token says where the last word ends.
     rows = slice(written[0], min(written[-1] + 2, len(tokens)))
     heard = ~frames.special
+    if not heard.any() or len(frames.starts) != len(frames) or len(tokens.starts) != len(tokens):
+        raise ValueError(f"map {name!r} does not say when its frames, or where its tokens, begin")
     weights = attention.weights[:, rows][:, :, heard].astype(np.float64)
     reached = frames.starts[heard][first_frames(weights)] / 1000
     end = float(frames.ends[heard][-1]) / 1000

@@ -22,6 +22,11 @@ _DTYPES: dict[int, np.dtype[Any]] = {
 _DATA_TYPES: dict[np.dtype[Any], Any] = {dtype: data_type for data_type, dtype in _DTYPES.items()}
 
 
+MOST_AXES = 9
+# Entries along the axes of a tensor without numbers, whose bytes say nothing of them.
+_MOST_EMPTY = 2**22
+
+
 def to_tensor(array: NDArray[Any]) -> values_pb2.Tensor:
     """Convert an array of any shape to a tensor.
 
@@ -45,6 +50,10 @@ def to_array(tensor: values_pb2.Tensor) -> NDArray[Any]:
     dtype, shape = _DTYPES.get(tensor.data_type), tuple(tensor.shape)
     if dtype is None:
         raise ValueError(f"a tensor of the unknown element type {int(tensor.data_type)}")
+    if len(shape) > MOST_AXES:  # first, as the product of many sizes takes minutes
+        raise ValueError(f"a tensor of {len(shape)} axes")
     if any(size < 0 for size in shape) or math.prod(shape) * dtype.itemsize != len(tensor.data):
         raise ValueError(f"a tensor of shape {list(shape)} and type {dtype.name} with {len(tensor.data)} bytes of data")
+    if not tensor.data and math.prod(size or 1 for size in shape) > _MOST_EMPTY:
+        raise ValueError(f"a tensor of shape {list(shape)} without data")
     return np.frombuffer(tensor.data, dtype).reshape(shape)

@@ -3,9 +3,9 @@
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from limelight.cli.streams import console
 from models.training.checkpoint import Progress as State
 
 
@@ -13,7 +13,7 @@ class Show:
     """A progress bar on a terminal; plain lines when the output goes elsewhere."""
 
     def __init__(self) -> None:
-        self._console = Console(highlight=False)
+        self._console = console(highlight=False)
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         self._bar = Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
         self._task = self._bar.add_task("epoch 1", total=None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import limelight
@@ -183,3 +183,23 @@ def test_damaged_files_are_refused_or_read_as_they_were(file: Path, tmp_path: Pa
             assert limelight.load(path) == limelight.load(file)
         except ValueError as error:
             assert NOT_SAVED in str(error)
+
+
+PIECES = ["(", "[", "{", "'", '"""', "\\", "#", "\n", ",", "9" * 5000, "1e999", "lambda: 0", "\x00", "'descr': '<f4', "]
+HEADERS = st.builds(lambda piece, times: piece * times, st.sampled_from(PIECES), st.sampled_from([1, 2, 200, 9000]))
+
+
+@ANYWHERE
+@given(header=st.lists(HEADERS, max_size=4).map("".join), place=st.integers(-(2**31), 2**31 - 1))
+@example(header="(" * 9000, place=0)
+@example(header="", place=2**31 - 1)
+def test_a_file_of_any_headers_gets_one_message(tmp_path: Path, header: str, place: int):
+    data = header.encode()[:65535]
+    with zipfile.ZipFile(path := tmp_path / "header.npz", "w") as archive:
+        archive.writestr(f"{DOCUMENT}.npy", b"\x93NUMPY\x01\x00" + len(data).to_bytes(2, "little") + data)
+    content = bytearray(path.read_bytes())
+    content[-6:-2] = (int.from_bytes(content[-6:-2], "little") + place & 0xFFFFFFFF).to_bytes(4, "little")
+    path.write_bytes(content)  # the directory of the archive is said to begin elsewhere
+    with pytest.raises(ValueError) as refused:
+        limelight.load(path)
+    assert NOT_SAVED in str(refused.value)

@@ -116,3 +116,12 @@ def test_batches_are_of_about_a_mebibyte():
     large = values_pb2.Instance(inputs={"image": values_pb2.Value(image=bytes(400_000))})
     batches = [len(batch) for _ in range(10) if (batch := batcher.add(large))]
     assert [*batches, len(batcher.rest())] == [2, 2, 2, 2, 2]
+
+
+def test_an_instance_of_thousands_of_digits_is_no_instance():
+    field = FieldViolation(f"instances[{'9' * 5000}]", "is bad")
+    steps = many.answers([(0, instance(0))], many.Course(1))
+    next(steps)
+    with pytest.raises(StopIteration) as ended:
+        steps.send(limelight.InvalidArgument("bad", violations=(field,)))
+    assert isinstance(ended.value.value[0], limelight.InvalidArgument)

@@ -3,8 +3,8 @@
 import json
 import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -119,6 +119,34 @@ def hostile(tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[tuple
         thread.start()
         try:
             yield f"127.0.0.1:{server.server_address[1]}", _Answers.seen
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def saying(answer: Callable[[str], Iterable[bytes]], port: int = 0) -> Iterator[str]:
+    """Serve what a function says of a path, in pieces and without a length: the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):  # the client had enough
+                for piece in answer(self.path):
+                    self.wfile.write(piece)
+
+        do_POST = do_GET
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
             thread.join()

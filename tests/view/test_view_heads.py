@@ -1,6 +1,7 @@
 """Heads that the page's server keeps: what it streams is what the server answers, and windows of it are means."""
 
 import json
+import resource
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +13,7 @@ from limelight.view.heads import Head
 from limelight.view.refusals import RefusedError
 from limelight.view.server import PageServer
 from tests.view.conftest import page_of
-from tests.view.hostile import hostile
+from tests.view.hostile import hostile, saying
 from tests.view.test_view_server import JSON, ask, told
 
 TEXT = {"instances": [{"inputs": {"text": {"text": "the cat sat on a mat the dog ran far"}}}]}
@@ -86,3 +87,54 @@ def test_a_stream_that_breaks_off_is_told() -> None:
     with hostile() as (address, _), page_of(address) as page:
         status, data = kept(page, model="/v1/models/bad")
         assert status >= 400 and told(data)
+
+
+def event(name: str, **fields: Any) -> bytes:
+    return f"event: {name}\ndata: {json.dumps({name: fields}, separators=(',', ':'))}\n\n".encode()
+
+
+def chunk(first: int, queries: int = 1, **fields: Any) -> bytes:
+    weights = {"dataType": "DATA_TYPE_UINT8", "shape": [1, queries, 2], "data": [[[1, 2]] * queries]}
+    scales = {"data": [[0.5] * queries]}
+    return event("chunk", **{"firstQuery": first, "queries": queries, "weights": weights, "scales": scales, **fields})
+
+
+START, END = event("start", maps=[{"shape": [1, 2, 2]}]), event("end")
+STREAMS = {
+    "a row is missing": [START, chunk(0), END],
+    "a row twice": [START, chunk(0), chunk(0), END],
+    "a row too many": [START, chunk(0, 3), END],
+    "one row for two": [START, chunk(0, scales={"data": [[0.5] * 2]}), END],
+    "no scales": [START, chunk(0, scales=None), END],
+    "scales that are no numbers": [START, chunk(0, scales={"data": ["NaN"]}), END],
+    "no chunk": [START, event("chunk"), END],
+    "no shape": [event("start", maps=[{"shape": None}])],
+    "a negative shape": [event("start", maps=[{"shape": [1, -2, -2]}])],
+    "a shape that is no number": [event("start", maps=[{"shape": [1, "a", 2]}])],
+    "no map": [event("start", maps=[])],
+    "a list": [b"event: start\ndata: [1]\n\n"],
+    "deep": [b"event: start\ndata: " + b"[" * 9999 + b"\n\n"],
+    "an error of its own": [b'event: error\ndata: {"error": 1}\n\n'],
+    "a line without an end": [b"data: ", *[bytes(2**20)] * 80],
+}
+
+
+def test_a_head_that_is_not_whole_or_has_no_room_is_refused() -> None:
+    lies = list(STREAMS.values())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def answer(path: str) -> list[bytes]:
+        name = path.removeprefix("/v1/models/").partition(":")[0]
+        return [START, chunk(0), chunk(1), END] if name == "whole" else lies[int(name)]
+
+    with saying(answer) as address, page_of(address) as page:
+        for number, lie in enumerate(STREAMS):
+            status, data = kept(page, model=f"/v1/models/{number}")
+            assert status in (400, 502) and told(data), lie
+        assert kept(page, model="/v1/models/whole")[0] == 200
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+        try:
+            status, data = kept(page, {}, model="/v1/models/whole")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert status == 507 and "large" in told(data)

@@ -12,6 +12,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from limelight.security import Security
 from tests.kit import small
 from tests.kit.serving import eventually, free_port, serving
 from tests.view.conftest import LONG, Opened, page_of
-from tests.view.hostile import MARKUP, REQUESTS, hostile
+from tests.view.hostile import MARKUP, REQUESTS, hostile, saying
 
 SHADED = ".unit[style*='background-color: rgb']"
 
@@ -325,23 +326,58 @@ def test_two_inputs_are_compared_with_their_difference(opened: Opened) -> None:
     assert again.locator("#difference .panel").count() == 1
 
 
+def saved(tab: Any, name: str, folder: Path) -> Path:
+    """Save what is shown in a form."""
+    tab.locator(".menu summary").click()
+    with tab.expect_download() as download:
+        tab.locator("#save").get_by_role("button", name=name).click()
+    download.value.save_as(folder / download.value.suggested_filename)
+    return folder / download.value.suggested_filename
+
+
 def test_a_view_is_saved_in_four_forms(opened: Opened, tmp_path: Path) -> None:
     tab = opened(f"model=tiny&map=encoder.0.self&head=0&in.text={quote('the <b> cat')}")
-
-    def saved(name: str) -> Path:
-        tab.locator(".menu summary").click()
-        with tab.expect_download() as download:
-            tab.locator("#save").get_by_role("button", name=name).click()
-        download.value.save_as(tmp_path / download.value.suggested_filename)
-        return tmp_path / download.value.suggested_filename
-
-    with Image.open(saved("PNG")) as image:
+    with Image.open(saved(tab, "PNG", tmp_path)) as image:
         assert image.width > 600 and len(image.convert("RGB").getcolors(2**20) or ()) > 20
-    svg, page = saved("SVG").read_text(), saved("HTML").read_text()
+    svg, page = (saved(tab, name, tmp_path).read_text() for name in ("SVG", "HTML"))
     assert svg.startswith("<svg") and "cat" in svg and "encoder.0.self" in svg
     assert "<b>" not in page and "src=" not in page and "cat" in page
-    numbers = json.loads(saved("JSON").read_text())
+    numbers = json.loads(saved(tab, "JSON", tmp_path).read_text())
     assert numbers["map"] == "encoder.0.self" and sum(numbers["weights"][0]) == pytest.approx(1, abs=1e-3)
+
+
+def test_a_text_of_characters_that_xml_lacks_is_saved(opened: Opened, tmp_path: Path) -> None:
+    tab = opened(f"model=tiny&map=pool&in.text={quote('the' + chr(27) + '[31m cat' + chr(1) + chr(0xFFFF) + ' dog')}")
+    written = "".join(ElementTree.parse(saved(tab, "SVG", tmp_path)).getroot().itertext())
+    assert "dog" in written and "\ufffd" in written
+    with Image.open(saved(tab, "PNG", tmp_path)) as image:
+        assert image.width > 600
+    assert not re.search("[\x00-\x08\x0e-\x1f]", saved(tab, "HTML", tmp_path).read_text())
+    assert not tab.locator(".problem:visible").count()
+
+
+@pytest.mark.parametrize("side", ["height", "width"])
+def test_a_view_that_no_picture_holds_is_saved_smaller_and_this_is_told(
+    side: str, opened: Opened, tmp_path: Path
+) -> None:
+    tab = opened("model=tiny&map=pool")
+    tab.locator("[data-part=view]").evaluate(f"view => {{ view.style.{side} = '300000px'; }}")
+    with Image.open(saved(tab, "PNG", tmp_path)) as image:
+        assert 10_000 < max(image.size) <= 2**14
+    assert "5 % of its size" in tab.locator(".problem").inner_text()
+
+
+def test_a_saving_that_fails_is_told(opened: Opened) -> None:
+    tab = opened("model=tiny&map=pool")
+    tab.evaluate("""() => {
+        OffscreenCanvas.prototype.convertToBlob = () => Promise.reject(new Error("no memory is left"));
+        JSON.stringify = () => { throw new Error("it is too long"); };
+    }""")
+    for name, why in (("PNG", "no memory is left"), ("JSON", "JSON failed: it is too long")):
+        tab.locator(".menu summary").click()
+        tab.locator("#save").get_by_role("button", name=name).click()
+        tab.locator(".problem").get_by_text(why).wait_for()
+        assert not tab.locator("#save").is_visible()
 
 
 def test_markup_of_the_server_stays_text_and_bad_maps_are_told(opened: Opened) -> None:
@@ -358,6 +394,51 @@ def test_markup_of_the_server_stays_text_and_bad_maps_are_told(opened: Opened) -
         assert "frame 1" in heard.locator(".readout").inner_text()
         tab.get_by_label("Model").select_option("failed@1")
         assert MARKUP in tab.locator(".problem").inner_text()
+
+
+LIES: dict[str, list[dict[str, Any]]] = {
+    "2147483647 entries": [{"name": "t", "kind": "LABEL_KIND_TOKENS", "size": 2**31 - 1}],
+    "9 entries, and 1 texts": [{"name": "t", "kind": "LABEL_KIND_TOKENS", "size": 9, "texts": ["a"]}],
+    "a grid of 65536 × 65536": [
+        {"name": "t", "kind": "LABEL_KIND_GRID", "size": 4, "grid": {"rows": 2**16, "columns": 2**16}}
+    ],
+    "are none, in order, of 3": [
+        {"name": "t", "kind": "LABEL_KIND_SENTENCES", "size": 2, "starts": [0, 0], "ends": [3, 3], "inputs": ["text"]}
+    ],
+    "1 × 1048576 × 1048576": [{"name": "t", "kind": "LABEL_KIND_NODES", "size": 2**20}],
+}
+
+
+def test_numbers_of_an_answer_are_held_against_what_it_has(opened: Opened) -> None:
+    lies = list(LIES)
+    described = {
+        "inputs": [{"name": "text", "kind": "INPUT_KIND_TEXT"}],
+        "maps": [{"name": "m", "heads": 1, "queryLabels": "t", "keyLabels": "t", "form": "MAP_FORM_EDGES"}],
+        "examples": [{"inputs": {"text": {"text": "a b"}}}],
+    }
+    index = {"dataType": "DATA_TYPE_INT32", "shape": [1], "data": [0]}
+    weights = {"dataType": "DATA_TYPE_FLOAT32", "shape": [1, 1], "data": [[1]]}
+    edges = {"name": "m", "heads": [0], "queryLabels": "t", "keyLabels": "t", "weights": weights}
+    edges |= {"queryIndex": index, "keyIndex": index}
+
+    def answer(path: str) -> list[bytes]:
+        if path == "/v1/models":
+            models = [
+                {"model": {"name": str(each)}, "state": "MODEL_STATE_READY", "isDefault": True}
+                for each in range(len(lies))
+            ]
+            return [json.dumps({"models": models}).encode()]
+        name, _, call = path.removeprefix("/v1/models/").partition(":")
+        prediction = {"labelSets": LIES[lies[int(name)]]}
+        found = {"results": [{"prediction": prediction, "maps": [edges]}]} if call else {"description": described}
+        return [json.dumps(found).encode()]
+
+    with saying(answer) as address, page_of(address) as page:
+        tab = opened("model=0", server=page)
+        for number, lie in enumerate(lies):
+            tab.get_by_label("Model").select_option(str(number))
+            tab.locator(".problem").get_by_text(lie).first.wait_for()
+        tab.close()
 
 
 def test_a_copy_for_any_web_server_has_the_answers_to_the_examples(opened: Opened, http: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from limelight.errors import InputError
 from limelight.security import Security
 from limelight.view.server import PageServer, page_files
 from limelight.view.upstream import upstream_at
-from tests.kit.serving import free_port
+from tests.kit.serving import eventually, free_port
 from tests.view.conftest import page_of
-from tests.view.hostile import TOKEN_SEEN, hostile
+from tests.view.hostile import TOKEN_SEEN, hostile, saying
 
 JSON = {"Content-Type": "application/json"}
 TEXT = {"instances": [{"inputs": {"text": {"text": "a b"}}}]}
@@ -166,12 +167,102 @@ def test_the_command_says_where_the_page_is(http: str) -> None:
     assert re.fullmatch(r"limelight: the page is at http://127\.0\.0\.1:\d+/ \(Ctrl-C to stop\)\n", line)
 
 
+def test_the_command_waits_for_a_server_that_is_starting(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "limelight.cli", "view", address, "--export", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None and "waiting 60 s" in process.stderr.readline()
+        with saying(lambda path: [b'{"models": []}'], int(address.rpartition(":")[2])):
+            assert process.wait(30) == 0
+
+
 def test_the_command_says_what_is_wrong(http: str, capsys: pytest.CaptureFixture[str]) -> None:
     def error(*arguments: str) -> str:
         assert main(["view", *arguments, "--no-browser"]) != 0
         return capsys.readouterr().err
 
-    assert "--http-port" in error(f"127.0.0.1:{free_port()}")
+    missing = f"127.0.0.1:{free_port()}"
+    said = error(missing, "--timeout", "0.5")
+    assert f"waiting 0.5 s for a server at {missing}" in said and "--http-port" in said.splitlines()[-1]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "is taken" in error(http, "--port", str(taken.getsockname()[1]))
     assert "HOST:PORT" in error("nowhere")
+
+
+def test_names_of_a_server_are_no_paths_in_a_copy_of_the_page(tmp_path: Path) -> None:
+    names = ["../../up", str(tmp_path / "absolute"), "A", "a", "a:b", "a/b", ".hidden", "con", "n" * 5000, "models", ""]
+    status = [{"model": {"name": each}, "state": "MODEL_STATE_READY", "isDefault": True} for each in names]
+
+    def answer(path: str) -> list[bytes]:
+        if path == "/v1/models":
+            return [json.dumps({"models": status}).encode()]
+        return [json.dumps({"description": {"examples": [{}], "summary": path}}).encode()]
+
+    copy = tmp_path / "copy"
+    with saying(answer) as address:
+        assert main(["view", address, "--export", str(copy)]) == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["copy"]
+    files = [each["model"]["file"] for each in json.loads((copy / "models.json").read_text())["models"]]
+    assert len({each.lower() for each in files}) == len(names) and files[3] == "a"
+    written = {each.name for each in (copy / "answers").iterdir()}
+    assert written == {f"{each}{ending}" for each in files for ending in (".json", "-0.bin")}
+    assert not any(each.startswith(".") or len(each) > 120 for each in written)
+
+
+@pytest.mark.parametrize("body", [b"[]", b'{"models": 1}', b'{"models": [[]]}', b"[" * 9999, b"\xff"])
+def test_an_answer_that_is_none_ends_a_copy_with_a_sentence(
+    body: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with saying(lambda path: [body]) as address:
+        assert main(["view", address, "--export", str(tmp_path)]) == 1
+    assert address in capsys.readouterr().err
+
+
+def begin(page: PageServer, head: str, **headers: str) -> socket.socket:
+    """Send the head of a request, whose body never comes."""
+    opened = socket.create_connection(("127.0.0.1", page.server_address[1]), timeout=20)
+    sent = {"Host": "localhost", "Content-Type": "application/json"} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
+    lines = [f"{head} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items()), "", ""]
+    opened.sendall("\r\n".join(lines).encode())
+    return opened
+
+
+LARGE = str(64 * 2**20)
+CALL = "POST /v1/models/tiny:predict"
+
+
+@pytest.mark.parametrize(
+    ("status", "head", "headers"),
+    [
+        (403, CALL, {"Host": "evil.example"}),
+        (403, CALL, {"Origin": "http://evil.example"}),
+        (415, CALL, {"Content_Type": "text/plain"}),
+        (404, "POST /nothing", {}),
+        (413, CALL, {"Content_Length": "9" * 5000}),
+        (413, "GET /", {"Content_Length": "9" * 5000}),
+        (413, CALL, {"Content_Length": str(64 * 2**20 + 1)}),
+        (413, CALL, {"Transfer_Encoding": "chunked"}),
+    ],
+)
+def test_what_is_refused_is_refused_before_its_body_is_read(
+    page: PageServer, status: int, head: str, headers: dict[str, str]
+) -> None:
+    with begin(page, head, **{"Content_Length": LARGE, **headers}) as opened:
+        assert opened.recv(100).startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_all_bodies_together_and_all_connections_have_a_bound(http: str) -> None:
+    with page_of(http) as page, ExitStack() as opened:
+        for _ in range(2):
+            opened.enter_context(begin(page, CALL, Content_Length=LARGE))
+        with begin(page, CALL, Content_Length=LARGE) as third:
+            assert third.recv(100).startswith(b"HTTP/1.1 503 ")
+        assert ask(page, "POST", "/v1/models/tiny:predict", TEXT, **JSON)[0] == 200
+        for _ in range(126):
+            opened.enter_context(begin(page, "GET /", Content_Length="1"))
+        with socket.create_connection(("127.0.0.1", page.server_address[1]), timeout=20) as last:
+            assert last.recv(1) == b""
+        opened.close()
+        assert eventually(lambda: ask(page, "GET", "/")[0] == 200)

@@ -13,6 +13,7 @@ from typing import IO, Any, TypeAlias
 from limelight.attended import Attended
 from limelight.cli import CommandError
 from limelight.cli.input_rows import instances, needed
+from limelight.cli.streams import show_progress
 from limelight.descriptions import Model
 from limelight.errors import Error, InputError
 from limelight.predictions import Prediction
@@ -82,12 +83,13 @@ class _Counts:
             self.failed.append(number)
         if sys.stderr.isatty() and time.monotonic() - self._shown > _PAUSE:
             self._shown = time.monotonic()
-            self.show(str(self), end="")
+            show_progress(str(self))
 
-    def show(self, line: str, *, end: str = "\n") -> None:
+    def show(self, line: str) -> None:
         """Write a line to standard error, in place of the progress line of a terminal."""
+        show_progress("")
         with suppress(OSError):
-            print(("\r\x1b[K" if sys.stderr.isatty() else "") + line, end=end, file=sys.stderr, flush=True)
+            print(line, file=sys.stderr, flush=True)
 
     def __str__(self) -> str:
         seconds = max(time.monotonic() - self._start, 1e-9)

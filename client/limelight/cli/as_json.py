@@ -6,6 +6,7 @@ from typing import Any
 
 from limelight.descriptions import ModelStatus
 from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent, GenerationStart
+from limelight.printing import printable
 from limelight.records import json_types
 from limelight.saving import SavedMap
 from limelight.streams import StreamStart
@@ -14,8 +15,9 @@ from limelight.streams import StreamStart
 def write(document: Any) -> None:
     """Print a JSON document on one line; characters outside the output's encoding are escaped."""
     whole = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    # Lone surrogates, from file names, are printed as JSON escapes.
-    print(json.dumps(document, ensure_ascii=not whole, allow_nan=True), flush=True)
+    text = json.dumps(document, ensure_ascii=not whole, allow_nan=True)
+    # Lone surrogates, from file names, and what controls a terminal are printed as JSON escapes.
+    print(text if printable(text) == text else json.dumps(document, allow_nan=True), flush=True)
 
 
 def models(statuses: list[ModelStatus]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from limelight.attended import Attended
-from limelight.cli import CommandError, as_json, options
+from limelight.cli import CommandError, as_json, options, streams
 from limelight.cli.answering import answer_file
 from limelight.cli.chat_options import Chat, System, write_as_chat
 from limelight.cli.connection import Connection, with_connection_options
@@ -196,7 +196,7 @@ def attend(
     elif png is None:
         _show(answer, texts, pictures)
     else:
-        _show_prediction(answer.prediction, texts, Console())
+        _show_prediction(answer.prediction, texts, streams.console())
         print(png)
     return None
 
@@ -243,15 +243,15 @@ def _save(events: Iterator[StreamEvent], folder: Path, texts: Mapping[str, str],
             if as_document:
                 as_json.write(as_json.saved(each))
             elif isinstance(each, StreamStart):
-                _show_prediction(each.prediction, texts, Console())
+                _show_prediction(each.prediction, texts, streams.console())
             else:
                 print(each.file, *each.map.shape)
     except OSError as error:
-        raise CommandError(f"cannot write into {folder}: {error.strerror}") from error
+        raise CommandError(f"cannot write into {error.filename or folder}: {error.strerror}") from error
 
 
 def _show(answer: Attended, texts: Mapping[str, str], pictures: Iterable[Figure]) -> None:
-    console = Console()
+    console = streams.console()
     _show_prediction(answer.prediction, texts, console)
     print_figures(pictures, console)
 

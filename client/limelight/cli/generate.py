@@ -3,11 +3,10 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from limelight.cli import CommandError, as_json, options
+from limelight.cli import CommandError, as_json, options, streams
 from limelight.cli.chat_options import Chat, System, write_as_chat
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.inputs import read_instance
@@ -96,7 +95,7 @@ def generate(
             for event in events:
                 as_json.write(as_json.event(event))
             return
-        console = Console()
+        console = streams.console()
         end: GenerationEvent | None = None
         # Shown live, then replaced by the final text without stop texts.
         with Live(Text(), console=console, transient=True, auto_refresh=False) as live:

@@ -3,13 +3,13 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from limelight.cli import as_json, options, server_names
+from limelight.cli import as_json, options, server_names, streams
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.descriptions import Model, ModelStatus
+from limelight.printing import printable
 
 Name = Annotated[
     str | None,
@@ -51,7 +51,7 @@ def _print_list(statuses: list[ModelStatus]) -> None:
         state = f"{each.state}: {each.reason}" if each.reason else each.state
         version = f"{each.version} (default)" if each.default else str(each.version)
         task = "" if each.task == "unspecified" else each.task.replace("_", " ")
-        table.add_row(*map(Text, (each.name, version, state, task, each.title)))
+        table.add_row(*_cells(each.name, version, state, task, each.title))
     _print(table)
 
 
@@ -64,14 +64,14 @@ def _print_model(model: Model) -> None:
     if model.inputs:
         table = _table("input", "kind", "")
         for each in model.inputs:
-            table.add_row(*map(Text, (each.name, each.kind + (", optional" if each.optional else ""), each.summary)))
+            table.add_row(*_cells(each.name, each.kind + (", optional" if each.optional else ""), each.summary))
         _print(table)
     if model.maps:
         table = _table("attention map", "kind", "heads", "query", "key", "form", "also", "")
         for map_ in model.maps:
             also = ", ".join((*map_.quantities, *(["interventions"] if map_.interventions else [])))
             row = (map_.name, map_.kind, str(map_.heads), map_.query, map_.key, map_.form, also, map_.summary)
-            table.add_row(*map(Text, row))
+            table.add_row(*_cells(*row))
         _print(table)
     if model.classes:
         shown = ", ".join(model.classes[:20])
@@ -110,6 +110,11 @@ def _print_model(model: Model) -> None:
         print(f"graph {graph.name}: {graph.provider}{' (' + nodes + ')' if nodes else ''}")
 
 
+def _cells(*texts: str) -> list[Text]:
+    """Return texts as cells, escaped before their widths are taken."""
+    return [Text(printable(each)) for each in texts]
+
+
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
@@ -118,12 +123,12 @@ def _table(*columns: str) -> Table:
 
 
 def _print(table: Table) -> None:
-    console = Console()
+    console = streams.console()
     if console.is_terminal:
         console.print(table)
         return
     # Output to a pipe is neither folded nor padded.
-    wide = Console(width=10_000)
+    wide = streams.console(width=10_000, color_system=None)
     with wide.capture() as capture:
         wide.print(table)
     print("\n".join(line.rstrip() for line in capture.get().splitlines()))

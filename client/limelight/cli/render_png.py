@@ -12,7 +12,8 @@ from limelight.cli import CommandError
 from limelight.cli.colours import FAINT, colour, text_colour
 from limelight.cli.drawing import INK, PAPER, QUIET, Font, load_font, wrap_text
 from limelight.cli.render_terminal import caption
-from limelight.figures import Figure, GridHeatmap, Weights, lines_of
+from limelight.figures import Figure, GridHeatmap, Weights, lines_of, one_line
+from limelight.files import write_file
 from limelight.labels import Region
 from limelight.scale import Scale
 
@@ -46,12 +47,12 @@ def save(
         is_there = is_there or figure.heat is not None
     if not pictures:
         raise CommandError("the answer has no maps to draw")
-    sheet = _with_heading(_arrange(pictures), heading or {})
+    texts = {one_line(name): one_line(" ".join(text.split())) for name, text in (heading or {}).items()}
+    sheet = _with_heading(_arrange(pictures), texts)
     # Write the file atomically.
     buffer = io.BytesIO()
     sheet.save(buffer, format="PNG", optimize=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(buffer.getvalue())
+    write_file(path, buffer.getvalue())
 
 
 def _panel(figure: Figure, image: bytes | None, *, alone: bool) -> Image.Image:
@@ -69,7 +70,9 @@ def _panel(figure: Figure, image: bytes | None, *, alone: bool) -> Image.Image:
         round(font.getlength(figure.title)),
         *(round(small.getlength(note)) for note in figure.notes),
     )
-    panel = Image.new("RGB", (width, body.height + _LINE * (2 + len(figure.notes)) + 6), PAPER)
+    height = body.height + _LINE * (2 + len(figure.notes)) + 6
+    _check_size(height, width)
+    panel = Image.new("RGB", (width, height), PAPER)
     draw = ImageDraw.Draw(panel)
     draw.text((0, 0), figure.title, INK, font)
     panel.paste(body, (0, _LINE + 6))

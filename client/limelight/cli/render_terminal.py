@@ -34,7 +34,7 @@ def print_figures(figures: Iterable[Figure], console: Console) -> None:
         else:
             for text in plain(figure):
                 console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
-        for note in figure.notes if coloured else (each for each in figure.notes if not each.startswith("shaded:")):
+        for note in figure.notes:
             console.print(Text(note, style="dim" if coloured else ""), soft_wrap=not coloured)
         if coloured:
             console.print(_legend(figure, palette))
@@ -53,14 +53,16 @@ def plain(figure: Figure) -> Iterator[str]:
         return
     width = max((len(row.label) for row in figure.rows), default=0)
     yield _header(figure, width)
-    for row in figure.rows:
+    for row, weights in zip(figure.rows, figure.shaded, strict=True):
         label = f"{row.label:<{width}}  " if width else ""
         own = "" if row.weight is None else f"{_number(row.weight):<6}  "
         left_out = "" if row.left_out is None else f"  left out: {row.left_out:.4f}"
         if len(row.words) == 1 and row.weight is not None:
             yield f"{label}{own}{row.gaps[0].rpartition(NEWLINE)[2]}{row.words[0]}{left_out}"
         else:
-            words = zip(row.words, row.weights.tolist(), strict=True)
+            # Of a row that `top_k` left out, the weights of words are not known.
+            is_known = row.weight is None or not math.isnan(row.weight)
+            words = zip(row.words, weights.tolist() if is_known else [math.nan] * len(weights), strict=True)
             shown = (f"{word}({_number(weight)})" for word, weight in words)
             lead = row.gaps[0].rpartition(NEWLINE)[2] if row.gaps else ""
             yield f"{label}{own}{lead}{' '.join(shown)}{left_out}"

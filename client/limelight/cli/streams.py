@@ -1,14 +1,25 @@
-"""Standard input, output and error, robust to closed streams, closed pipes and limited encodings."""
+"""Standard input, output and error, robust to closed streams, closed pipes and limited encodings.
+
+Whatever is printed is escaped here (`limelight.printing.printable`): titles, labels, names and reasons are those of a
+server or a bundle. What writes colours or moves the cursor on purpose uses `console` and `show_progress`.
+"""
 
 import os
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from limelight.printing import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def prepare() -> None:
     """Replace closed standard streams by /dev/null, before another file takes their numbers.
 
-    Characters outside the terminal's encoding, and bytes of file names that are not UTF-8, are printed as escapes.
+    Characters that control a terminal or are outside its encoding, and bytes of file names that are not UTF-8, are
+    printed as escapes.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
@@ -25,6 +36,55 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    sys.stdout, sys.stderr = _Printable.of(sys.stdout), _Printable.of(sys.stderr)
+
+
+class _Printable:
+    """A stream that escapes what controls a terminal."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    @classmethod
+    def of(cls, stream: Any) -> Any:
+        return stream if isinstance(stream, cls) else cls(stream)
+
+    def write(self, text: str) -> int:
+        self.stream.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "buffer":  # what is written there would not be escaped
+            raise AttributeError(name)
+        return getattr(self.stream, name)
+
+
+def _as_it_is(stream: Any) -> Any:
+    return stream.stream if isinstance(stream, _Printable) else stream
+
+
+def console(**options: Any) -> "Console":
+    """Return a console of rich on standard output: its colours are written, and texts are escaped."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Escaping(Console):
+        def render(self, *given: Any, **more: Any) -> Any:
+            for text, style, control in super().render(*given, **more):
+                yield Segment(text if control else printable(text), style, control)
+
+    return Escaping(file=_as_it_is(sys.stdout), **options)
+
+
+def show_progress(line: str) -> None:
+    """Rewrite the last line of a terminal on standard error; "" removes it. Nothing where it is none."""
+    if sys.stderr.isatty():
+        with suppress(OSError):
+            print(f"\r\x1b[K{printable(line)}", end="", file=_as_it_is(sys.stderr), flush=True)
 
 
 def say(text: str) -> None:

@@ -4,6 +4,7 @@ import errno
 import os
 import sys
 import threading
+import time
 import webbrowser
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from limelight.view.upstream import NotHttpError, Upstream, upstream_at
 
 DEFAULT_ADDRESS = "127.0.0.1:8080"
 DEFAULT_PORT = 8090
+_PAUSE = 0.25  # seconds between attempts to reach a server that is not up
 
 Address = Annotated[
     str, typer.Argument(metavar="ADDRESS", help="HTTP port of a server: HOST:PORT, as `limelight serve` prints it.")
@@ -64,10 +66,11 @@ def view(
 ) -> None:
     """Open a page that shows a server's attention: `limelight view 127.0.0.1:8080`
 
-    The server needs --http-port. The page is served on this machine alone; it runs until Ctrl-C.
+    The server needs --http-port, and may still be starting: --timeout says how long it is waited for. The page is
+    served on this machine alone; it runs until Ctrl-C.
     """
     upstream = upstream_at(address, Security(**connection.security), timeout=connection.timeout)
-    _check(upstream)
+    _wait(upstream, connection.timeout)
     if folder is not None:
         for name in export(upstream, folder):
             print(name)
@@ -99,9 +102,33 @@ def open_page(upstream: Upstream, *, host: str = "127.0.0.1", port: int | None =
         raise CommandError(f"cannot listen on {host}: {error.strerror}") from error
 
 
+def _wait(upstream: Upstream, seconds: float) -> None:
+    """Wait until a server listens, and check that it is one of Limelight."""
+    end, is_told = time.monotonic() + seconds, False
+    while True:
+        try:
+            _check(upstream)
+            return
+        except ConnectionRefusedError as error:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise CommandError(
+                    f"no server answered at {upstream.address} within {seconds:g} s: give the port of "
+                    "`limelight serve --http-port`"
+                ) from error
+            if not is_told:
+                print(
+                    f"limelight: waiting {seconds:g} s for a server at {upstream.address}", file=sys.stderr, flush=True
+                )
+                is_told = True
+            time.sleep(min(_PAUSE, left))
+
+
 def _check(upstream: Upstream) -> None:
     try:
         upstream.check()
+    except ConnectionRefusedError:
+        raise
     except PermissionError as error:
         raise CommandError(f"{upstream.address} refuses: {error}") from error
     except NotHttpError as error:

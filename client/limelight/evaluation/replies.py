@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limelight.descriptions import Model
+from limelight.errors import Internal
 from limelight.predictions import Classification, Prediction
 
 COMPARED = ("classification", "generation", "spans")
@@ -34,6 +35,10 @@ def read_reply(model: Model, prediction: Prediction) -> Reply:
         if classes is None or not classes.classes:
             return Reply("", float("nan"), None)
         distribution = np.zeros(len(classes.classes))
+        if {each.index for each in classes.classes} != set(range(len(distribution))):
+            raise Internal(
+                f"the server's answer is inconsistent: its {len(distribution)} classes are not numbered as such"
+            )
         for each in classes.classes:
             distribution[each.index] = each.probability
         return Reply(classes.classes[0].label, classes.classes[0].probability, distribution)

@@ -18,6 +18,7 @@ from limelight.evaluation.replies import COMPARED, Reply, read_reply
 from limelight.evaluation.report import Failure, Report, Section
 from limelight.evaluation.rows import Row
 from limelight.evaluation.samples import Curve, Figure, Samples, defined
+from limelight.figures import parent_maps
 from limelight.version import version
 
 ROWS = 16  # whose maps are in memory
@@ -121,7 +122,8 @@ def _matches(name: str, globs: Sequence[str]) -> bool:
 
 def _answered(rows: Sequence[Row], work: Work, failures: list[Failure]) -> list[Seen]:
     """Return the answered rows, with maps if any is measured."""
-    maps = [each.name for each in work.setting.maps]
+    names = [each.name for each in work.setting.maps]
+    maps = [*names, *parent_maps(work.setting.model, names)]
     answers = work.asking.attend([row.instance for row in rows], maps)
     seen = []
     for row, answer in zip(rows, answers, strict=True):

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import grpc
-
-from limelight.errors import Error
+from limelight.errors import Internal
+from limelight.files import file_name, write_file
 from limelight.view.server import page_files
-from limelight.view.upstream import Upstream
+from limelight.view.upstream import Upstream, read_error, read_whole
 
 
 def export(upstream: Upstream, folder: Path) -> Iterator[str]:
@@ -19,14 +18,22 @@ def export(upstream: Upstream, folder: Path) -> Iterator[str]:
     An answer is the length of its JSON, a line end, the JSON, and the bytes of its arrays.
 
     Raises:
-        Error: the server refuses a call.
+        Error: the server refuses a call, or its answer is none.
         OSError: a file cannot be written, or the server does not answer.
     """
+    try:
+        yield from _export(upstream, folder)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise Internal(
+            f"{upstream.address} sent an answer that cannot be read ({type(error).__name__}: {str(error)[:200]})"
+        ) from error
+
+
+def _export(upstream: Upstream, folder: Path) -> Iterator[str]:
     answers = folder / "answers"
-    answers.mkdir(parents=True, exist_ok=True)
     for path, (_, content) in page_files().items():
         if path != "/":
-            (folder / path[1:]).write_bytes(content.replace(b'<html lang="en"', b'<html lang="en" data-recorded'))
+            write_file(folder / path[1:], content.replace(b'<html lang="en"', b'<html lang="en" data-recorded'))
     ready = []
     for status in _json(upstream, "/v1/models").get("models", []):
         name = str(status["model"]["name"])
@@ -34,16 +41,18 @@ def export(upstream: Upstream, folder: Path) -> Iterator[str]:
             continue
         path = f"/v1/models/{quote(name, safe='')}"
         described = _json(upstream, path)
-        (answers / f"{name}.json").write_text(json.dumps(described), encoding="utf-8")
+        file = file_name(name)
+        write_file(answers / f"{file}.json", json.dumps(described))
         maps = described["description"].get("maps", [])
         encoding = "ENCODING_FLOAT32" if any(each.get("signed") for each in maps) else "ENCODING_UINT8"
         for number, example in enumerate(described["description"].get("examples", [])):
             request = {"instances": [example]} | ({"attention": {"encoding": encoding}} if maps else {})
             length, body = _call(upstream, "POST", f"{path}:{'attend' if maps else 'predict'}", request)
-            (answers / f"{name}-{number}.bin").write_bytes(b"%d\n%b" % (length, body))
-        ready.append(status)
+            write_file(answers / f"{file}-{number}.bin", b"%d\n%b" % (length, body))
+        ready.append(status | {"model": status["model"] | {"file": file}})
         yield name
-    (answers / "models.json").write_text(json.dumps({"models": ready}), encoding="utf-8")
+    # Not among the answers, where a model may have this name.
+    write_file(folder / "models.json", json.dumps({"models": ready}))
 
 
 def _json(upstream: Upstream, path: str) -> Any:
@@ -59,10 +68,9 @@ def _call(upstream: Upstream, verb: str, path: str, request: Mapping[str, Any] |
     try:
         connection.request(verb, path, None if request is None else json.dumps(request), headers)
         response = connection.getresponse()
-        body = response.read()
+        body = read_whole(response)
         if response.status != 200:
-            error = json.loads(body)["error"]
-            raise Error(error["message"], code=grpc.StatusCode[error["status"]])
+            raise read_error(response.status, body)
         return int(response.headers.get("Limelight-Json-Length", len(body))), body
     finally:
         connection.close()

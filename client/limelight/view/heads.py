@@ -11,19 +11,21 @@ import json
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from limelight.view.refusals import RefusedError
-from limelight.view.upstream import Upstream
+from limelight.view.upstream import Upstream, read_error, read_whole
 
 Floats = npt.NDArray[np.float32]
 MOST_BYTES = 2**31  # of all heads that are kept
 MOST_CELLS = 2**22  # of a window
+MOST_OF_A_LINE = 2**26  # bytes, of a stream of the server
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,11 @@ class Heads:
                 return name, self._kept[name]
         try:
             head = self._streamed(path, body, has_left)
-        except (ValueError, KeyError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise RefusedError(502, "UNAVAILABLE", f"the server sent a head that cannot be read ({error})") from error
+        except OSError as error:
+            message = f"this head cannot be kept in {tempfile.gettempdir()}: {error.strerror}"
+            raise RefusedError(507, "RESOURCE_EXHAUSTED", message) from error
         with self._lock:
             self._kept[name] = head
             while sum(each.values.size for each in self._kept.values()) > MOST_BYTES:
@@ -114,42 +119,45 @@ class Heads:
         return name, head
 
     def _streamed(self, path: str, body: bytes, has_left: Callable[[], bool]) -> Head:
-        head = None
-        for event, data in self._events(f"{path}:attendStream", body):
-            if has_left():
-                raise ConnectionAbortedError
-            if event == "error":
-                told = json.loads(data)["error"]
-                raise RefusedError(502, told["status"], told["message"])
-            if event == "start":
-                (streamed,) = json.loads(data)["start"]["maps"]
-                head = _empty(streamed["shape"])
-            elif event == "chunk" and head is not None:
-                chunk, values = _chunk(data)
-                first = chunk.get("firstQuery", 0)
-                here = slice(first, first + chunk["queries"])
-                head.values[here] = values.reshape(-1, head.values.shape[1])
-                head.scales[here] = np.ravel(chunk["scales"]["data"])
-            elif event == "end" and head is not None:
-                return head
+        with tempfile.TemporaryFile(prefix="limelight-") as file, closing(self._events(path, body)) as events:
+            shape, scales = None, list[Floats]()
+            for event, data in events:
+                if has_left():
+                    raise ConnectionAbortedError
+                if event == "error":
+                    told = read_error(502, data)
+                    raise RefusedError(502, told.code.name, told.message)
+                if event == "start" and shape is None:
+                    (streamed,) = json.loads(data)["start"]["maps"]
+                    shape = _shape(streamed["shape"])
+                elif event == "chunk" and shape is not None:
+                    scales.append(_add(data, shape[1], sum(map(len, scales)), file))
+                elif event == "end" and shape is not None and sum(map(len, scales)) == shape[0]:
+                    file.flush()
+                    # Read alone: a full disk is an error of a write, and kills a program that writes through a map.
+                    return Head(np.memmap(file, np.uint8, "r", shape=shape), np.concatenate(scales))
         raise RefusedError(502, "UNAVAILABLE", "the server ended the stream of this head early: run the input again")
 
-    def _events(self, path: str, body: bytes) -> Iterator[tuple[str, bytes]]:
-        """Yield names and data of server-sent events."""
+    def _events(self, path: str, body: bytes) -> Generator[tuple[str, bytes], None, None]:
+        """Yield names and data of server-sent events of the stream of a model, and "" for lines that are neither."""
         connection = self._upstream.connect()
         headers = {"Content-Type": "application/json", **self._upstream.headers}
         try:
-            connection.request("POST", path, body, headers)
+            connection.request("POST", f"{path}:attendStream", body, headers)
             response = connection.getresponse()
             if response.status != 200:
-                told = json.loads(response.read())["error"]
-                raise RefusedError(response.status, told["status"], told["message"])
+                told = read_error(response.status, read_whole(response))
+                raise RefusedError(response.status, told.code.name, told.message)
             event = ""
-            for line in response:
+            while line := response.readline(MOST_OF_A_LINE + 1):
+                if len(line) > MOST_OF_A_LINE:
+                    raise RefusedError(502, "UNAVAILABLE", f"the server sent a line of over {MOST_OF_A_LINE} bytes")
                 if line.startswith(b"event: "):
                     event = line[7:].strip().decode()
                 elif line.startswith(b"data: "):
                     yield event, line[6:]
+                else:
+                    yield "", line
         except (OSError, http.client.HTTPException) as error:
             message = f"{self._upstream.address} did not send the head ({error or type(error).__name__})"
             raise RefusedError(502, "UNAVAILABLE", message) from error
@@ -157,9 +165,10 @@ class Heads:
             connection.close()
 
 
-def _empty(shape: list[int]) -> Head:
-    if len(shape) != 3 or shape[0] != 1:
-        raise RefusedError(400, "INVALID_ARGUMENT", f"one head [1, query, key] can be kept, not {shape}")
+def _shape(shape: list[int]) -> tuple[int, int]:
+    """Return the rows and columns of a head that a stream announces."""
+    if len(shape) != 3 or shape[0] != 1 or not all(isinstance(each, int) and each > 0 for each in shape):
+        raise RefusedError(400, "INVALID_ARGUMENT", f"one head [1, query, key] can be kept, not {shape[:4]}")
     rows, columns = shape[1:]
     if rows * columns > MOST_BYTES:
         message = (
@@ -167,8 +176,19 @@ def _empty(shape: list[int]) -> Head:
             "with `limelight attend --query`"
         )
         raise RefusedError(413, "RESOURCE_EXHAUSTED", message)
-    with tempfile.TemporaryFile(prefix="limelight-") as file:
-        return Head(np.memmap(file, np.uint8, "w+", shape=(rows, columns)), np.zeros(rows, np.float32))
+    return rows, columns
+
+
+def _add(data: bytes, columns: int, rows: int, file: IO[bytes]) -> Floats:
+    """Write the weights of the chunk that follows so many rows, and return the scales of its rows."""
+    chunk, values = _chunk(data)
+    scales = np.array(chunk["scales"]["data"], np.float32).reshape(-1)
+    if chunk.get("firstQuery", 0) != rows or not len(scales) or values.size != len(scales) * columns:
+        raise ValueError(f"a chunk does not follow the {rows} rows before it")
+    if not (np.isfinite(scales) & (scales >= 0)).all():
+        raise ValueError("a scale is no number")
+    file.write(values.data)
+    return scales
 
 
 def _chunk(data: bytes) -> tuple[dict[str, Any], npt.NDArray[np.uint8]]:

@@ -12,17 +12,18 @@ import re
 import secrets
 import select
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
-from socket import AF_INET, AF_INET6, MSG_PEEK
+from socket import AF_INET, AF_INET6, MSG_PEEK, SHUT_WR
 from typing import Any
 
 from limelight.view.heads import Heads
 from limelight.view.refusals import RefusedError
-from limelight.view.upstream import Upstream
+from limelight.view.upstream import MOST_BYTES, Upstream
 
 KEY_HEADER = "X-Limelight-Key"
 _MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -48,7 +49,9 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@]+)(?::\d{1,5})?")
 # Headers that are passed on; others are between two neighbours only.
 _SENT = ("Accept", "Content-Type", "X-Request-Timeout")
 _RETURNED = ("Content-Type", "Content-Length", "Limelight-Json-Length", "Retry-After", "X-Request-Id")
-_LARGEST_BODY = 64 * 2**20
+_LARGEST_BODY, _DIGITS = 64 * 2**20, 10
+_ALL_BODIES = 128 * 2**20  # that are read or passed on at the same time
+_CONNECTIONS = 128
 _PIECE = 2**16
 _IDLE_SECONDS = 60.0
 
@@ -69,6 +72,8 @@ class PageServer(ThreadingHTTPServer):
         self.address_family = AF_INET6 if ":" in host else AF_INET
         super().__init__((host, port), _Handler)
         self.upstream = upstream
+        self.room = _Room()
+        self._places = threading.Semaphore(_CONNECTIONS)
         self.heads = Heads(upstream)
         self.host = host.lower()
         self.key = secrets.token_urlsafe(16) if upstream.has_identity or not _is_loopback(host) else ""
@@ -85,10 +90,45 @@ class PageServer(ThreadingHTTPServer):
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection on a thread of its own; one too many is closed."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer the requests of a connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Report an error, unless it is a browser that left."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
+
+
+class _Room:
+    """The memory for the bodies of all requests."""
+
+    def __init__(self) -> None:
+        self._left = _ALL_BODIES
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def taken(self, size: int) -> Iterator[None]:
+        """Hold room for a body. Raises RefusedError: there is none."""
+        with self._lock:
+            if size > self._left:
+                raise RefusedError(503, "RESOURCE_EXHAUSTED", "other large requests are under way: try again")
+            self._left -= size
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._left += size
 
 
 def _is_loopback(host: str) -> bool:
@@ -124,41 +164,63 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing: the server has a log of calls."""
 
     def _answer(self) -> None:
+        """Answer a request. Its body is read once nothing but the body can be wrong with it."""
+        unread = 0
         try:
-            body = self._body()
+            length = unread = self._length()
             self._check_host()
-            if _CALLS[self.command].fullmatch(self.path):
-                self._check_caller()
-                self._pass_on(body)
-                return
-            if (self.command, self.path) == ("POST", "/heads"):
-                self._check_caller()
-                self._keep_head(body)
-                return
-            if self.command == "GET" and (window := _WINDOW.fullmatch(self.path)):
-                self._check_caller()
-                self._send_window(window)
-                return
-            file = page_files().get(self.path.partition("?")[0])
-            if self.command != "GET" or file is None:
-                raise RefusedError(404, "NOT_FOUND", "there is nothing at this path")
-            self._send(200, *file)
+            answer = self._answerer()
+            # Small bodies are bounded by the number of connections.
+            with self.server.room.taken(length if length > _PIECE else 0):
+                body, unread = self.rfile.read(length), 0
+                answer(body)
         except ConnectionAbortedError:
             self.close_connection = True
         except RefusedError as error:
+            if unread <= _PIECE:
+                self.rfile.read(unread)  # the connection goes on to the next request
+            else:
+                self.close_connection = True
             told = {"code": error.status, "status": error.name, "message": str(error)}
             self._send(error.status, "application/json", json.dumps({"error": told}).encode())
+            if unread > _PIECE:
+                self._let_go()
 
-    def _body(self) -> bytes:
-        """Read the body, whatever becomes of the request: the connection goes on to the next one."""
-        stated = self.headers.get("Content-Length", "0")
-        is_valid = stated.isascii() and stated.isdecimal() and "Transfer-Encoding" not in self.headers
-        if not is_valid or int(stated) > _LARGEST_BODY:
+    def _length(self) -> int:
+        """Return the length of the body."""
+        stated, *others = self.headers.get_all("Content-Length", ["0"])
+        is_valid = stated.isascii() and stated.isdecimal() and len(stated) <= _DIGITS and not others
+        if not is_valid or "Transfer-Encoding" in self.headers or int(stated) > _LARGEST_BODY:
             self.close_connection = True
             raise RefusedError(
                 413, "RESOURCE_EXHAUSTED", f"a request states its length, of at most {_LARGEST_BODY} bytes"
             )
-        return self.rfile.read(int(stated))
+        return int(stated)
+
+    def _answerer(self) -> Callable[[bytes], None]:
+        """Return the function that answers, given the body."""
+        if _CALLS[self.command].fullmatch(self.path):
+            self._check_caller()
+            return self._pass_on
+        if (self.command, self.path) == ("POST", "/heads"):
+            self._check_caller()
+            return self._keep_head
+        if self.command == "GET" and (window := _WINDOW.fullmatch(self.path)):
+            self._check_caller()
+            return lambda _: self._send_window(window)
+        file = page_files().get(self.path.partition("?")[0])
+        if self.command != "GET" or file is None:
+            raise RefusedError(404, "NOT_FOUND", "there is nothing at this path")
+        return lambda _: self._send(200, *file)
+
+    def _let_go(self) -> None:
+        """Take a little of what still comes, for a moment: an answer is lost where a connection is closed before."""
+        left = _PIECE * 16
+        with suppress(OSError):
+            self.connection.shutdown(SHUT_WR)
+            self.connection.settimeout(1.0)
+            while left > 0 and (piece := self.connection.recv(_PIECE)):
+                left -= len(piece)
 
     def _check_host(self) -> None:
         found = _HOST.fullmatch(self.headers.get("Host", "").lower())
@@ -185,7 +247,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             wanted = json.loads(body)
             model, request = str(wanted["model"]), wanted["request"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             model, request = "", None
         if not re.fullmatch(_MODEL, model):
             raise RefusedError(400, "INVALID_ARGUMENT", "a head is asked for with the path of its model and a request")
@@ -215,13 +277,17 @@ class _Handler(BaseHTTPRequestHandler):
                 reason = str(error) or type(error).__name__
                 message = f"no server answers at {upstream.address} ({reason})"
                 raise RefusedError(502, "UNAVAILABLE", message) from error
-            headers = {name: response.headers[name] for name in _RETURNED if name in response.headers}
+            headers = {name: " ".join(response.headers[name].split()) for name in _RETURNED if name in response.headers}
             if "Content-Length" not in headers:  # a stream ends with its connection
                 headers["Connection"] = "close"
             self._begin(response.status, headers)
+            left = MOST_BYTES
             try:
-                while piece := response.read1(_PIECE):
+                while left > 0 and (piece := response.read1(_PIECE)):
                     self.wfile.write(piece)
+                    left -= len(piece)
+                if left <= 0:
+                    self.close_connection = True
             except (OSError, http.client.HTTPException):
                 self.close_connection = True  # all that can be told of an answer that broke off
         finally:

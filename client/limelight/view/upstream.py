@@ -7,8 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from limelight.errors import InputError
+import grpc
+
+from limelight.errors import Error, InputError
+from limelight.printing import printable
 from limelight.security import Security
+
+MOST_BYTES = 2**28
+"""Of an answer that is held in memory."""
 
 
 class NotHttpError(Exception):
@@ -57,17 +63,34 @@ class Upstream:
         try:
             connection.request("GET", "/v1/models", headers=dict(self.headers))
             response = connection.getresponse()
-            body = response.read(2**20)
+            body = read_whole(response)
             if response.status in (401, 403):
-                raise PermissionError(json.loads(body)["error"]["message"])
+                raise PermissionError(read_error(response.status, body).message)
             if response.status == 200 and not isinstance(json.loads(body), dict):
                 raise NotHttpError
             if response.status == 404:
                 raise NotHttpError
-        except (http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+        except (http.client.HTTPException, ValueError, RecursionError) as error:
             raise NotHttpError from error
         finally:
             connection.close()
+
+
+def read_whole(response: http.client.HTTPResponse) -> bytes:
+    """Read the body of an answer. Raises ValueError for one without an end."""
+    body = response.read(MOST_BYTES + 1)
+    if len(body) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES} bytes")
+    return body
+
+
+def read_error(status: int, body: bytes) -> Error:
+    """Read the error that an answer tells; of one that is none of the protocol, its status of HTTP."""
+    try:
+        told = json.loads(body)["error"]
+        return Error(printable(str(told["message"])), code=grpc.StatusCode[told["status"]])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return Error(f"the server answered with HTTP status {status}")
 
 
 class _TlsConnection(http.client.HTTPConnection):

@@ -111,10 +111,12 @@ def test_weights_that_top_k_left_out_are_absent_and_their_sum_is_told(run: Run):
     for row, most in zip(shown, best[:, 0], strict=True):
         assert f"{row}  left out: {1 - most:.4f}\n" in output
     maps, output = served.paper().maps, run("attend", "paper", DOCUMENT, "--top-k", "1")[1]
-    for shares, sentence in zip(np.split(maps["word"].weights[0], 2), SENTENCES, strict=True):
-        shown = served.words(sentence.split(), np.where(shares == shares.max(), shares, np.nan))
-        assert f"{shown}  left out: {1 - shares.max():.4f}\n" in output
     shares = maps["sentence"].weights[0, 0]
+    for own, inside, sentence in zip(shares, np.split(maps["word"].weights[0], 2), SENTENCES, strict=True):
+        is_kept = (inside == inside.max()) & (own == shares.max())
+        shown = served.words(sentence.split(), np.where(is_kept, own * inside, np.nan))
+        left_out = own * (1 - inside.max()) if is_kept.any() else 0.0
+        assert f"{shown}  left out: {left_out:.4f}\n" in output
     lines = [f"{share:.4f}  {SENTENCES[place]}\n" for place, share in enumerate(shares)]
     lines[shares.argmin()] = f"-       {SENTENCES[shares.argmin()]}\n"
     assert f"{''.join(lines)}left out: {shares.min():.4f}\n" in output
@@ -134,9 +136,9 @@ def test_other_sequences_are_shown_after_the_best(run: Run, server: Forwarder):
 
 
 def rows_of() -> tuple[list[str], list[str]]:
-    """The rows of words, and those of sentences, as a pipe gets them."""
+    """The rows of words, whose weights are times those of their sentences, and of sentences, as a pipe gets them."""
     maps = served.paper().maps
-    inside = np.split(maps["word"].weights[0], 2)
+    inside = np.split(served.nested(), 2)
     shown = list(zip(maps["sentence"].weights[0, 0], SENTENCES, inside, strict=True))
     words = [f"{own:.4f}  {served.words(sentence.split(), shares)}" for own, sentence, shares in shown]
     return words, [f"{own:.4f}  {sentence}" for own, sentence, _ in shown]

@@ -173,7 +173,7 @@ def test_source_is_shown_as_it_was_sent_with_indentation_and_empty_lines():
         ]
         assert lines == ["def f(x):", "", "    if x == 1:", "    return  x"]
     word, line = (list(plain_text(figure)) for figure in figures(maps, sent=sent))
-    assert word[3] == "0.2500      if(0.5000)  x == 1:(0.5000)"
+    assert word[3] == "0.2500      if(0.1250)  x == 1:(0.1250)", "times the weight of the line"
     assert line[1:] == ["weight  lines", "0.0000  def f(x):", "0.2500      if x == 1:", "0.7500      return x"]
 
 

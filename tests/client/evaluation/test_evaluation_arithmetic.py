@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from limelight.evaluation.flow import flow, rollout
 from limelight.evaluation.measures import erasure
+from limelight.evaluation.measures.entropy import map_entropy
 from limelight.evaluation.measures.erasure import without
 from limelight.evaluation.measures.heads import pruned_counts
-from limelight.evaluation.measures.measure import log_lost, moved, probability_of
+from limelight.evaluation.measures.measure import key_weights, log_lost, moved, probability_of
 from limelight.evaluation.measures.quality import _of_texts, edits, macro_f1, token_f1
 from limelight.evaluation.measures.texts import meteor
 from limelight.evaluation.replies import Reply
@@ -105,6 +106,31 @@ def test_quality_by_hand():
     assert edits("a b c".split(), "a x c d".split()) == 2
     assert token_f1(["a", "b"], ["a"]) == pytest.approx(2 / 3) and token_f1([], []) == 1 and token_f1(["a"], []) == 0
     assert macro_f1(np.array(["a", "a", "b"]), np.array(["a", "b", "b"])) == pytest.approx(2 / 3)
+    assert macro_f1(np.array(["a", "c"]), np.array(["a", "b"])) == pytest.approx(1 / 3)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abc")), min_size=1))
+def test_macro_f1_is_that_of_scikit_learn(pairs: list[tuple[str, str]]):
+    metrics = pytest.importorskip("sklearn.metrics")
+    found, expected = (np.array(side) for side in zip(*pairs, strict=True))
+    assert macro_f1(found, expected) == pytest.approx(metrics.f1_score(expected, found, average="macro"))
+
+
+def test_a_nested_map_is_measured_by_the_product_of_its_levels():
+    lines = LabelSet("lines", "sentences", ("a b", "c d"))
+    words = LabelSet("words", "tokens", tuple("abcd"), parents=np.array([0, 0, 1, 1]), parent="lines")
+    shares = np.array([[[0.5, 0.5, 0, 0], [0, 0, 0.75, 0.25]]], np.float32)
+    word = AttentionMap(name="word", kind="pool", heads=(0,), weights=shares, query=lines, key=words)
+    own = np.array([[[0.0, 1.0]]], np.float32)
+    line = AttentionMap(
+        name="line", kind="pool", heads=(0,), weights=own, query=LabelSet("all", "one", ("all",)), key=lines
+    )
+    assert key_weights(word, [word, line]).tolist() == [0, 0, 0.75, 0.25]
+    assert key_weights(word, [word]).tolist() == [0.25, 0.25, 0.375, 0.125], "the level above is not here"
+    assert key_weights(line, [word, line]).tolist() == [0, 1]
+    shares = np.array([0, 0, 0.75, 0.25])
+    entropy = -(shares[2:] * np.log(shares[2:])).sum() / np.log(4)
+    assert map_entropy(word, [word, line]) == pytest.approx(entropy)
 
 
 def test_a_text_moves_by_the_probabilities_of_its_tokens():

@@ -20,6 +20,7 @@ from limelight.cli.bench.ramp import find_knee
 from limelight.cli.bench.report import Ramp, Report, Setup, outcome_of, print_report
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.errors import Unavailable
+from limelight.files import write_file
 from limelight.records import json_types
 from limelight.version import version as client_version
 
@@ -204,21 +205,16 @@ def _deliver(report: Report, json_file: Path | None, html_file: Path | None) -> 
         as_json.write(json_types(report))
     else:
         if json_file is not None:
-            _write(json_file, json.dumps(json_types(report), indent=1) + "\n")
+            write_file(json_file, json.dumps(json_types(report), indent=1) + "\n")
         print_report(report)
     if html_file is not None:
-        _write(html_file, page.page(report))
+        write_file(html_file, page.page(report))
     outcome = report.outcome
     if outcome.interrupted:
         return 130
     if outcome.errors and report.ramp is None:
         raise CommandError(f"{outcome.errors} of {outcome.requests} requests failed; the first: {outcome.first_error}")
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
 
 
 async def _measure(

@@ -28,6 +28,7 @@ _UNAVAILABLE, _LATE = "UNAVAILABLE", "DEADLINE_EXCEEDED"
 # Statuses of proxies, whose bodies name no code.
 _CODES = {429: "RESOURCE_EXHAUSTED", 502: _UNAVAILABLE, 503: _UNAVAILABLE, 504: _LATE}
 _PAUSE = 0.2  # seconds before the second attempt
+_MOST_BYTES = 2**28  # of an answer
 
 
 @asynccontextmanager
@@ -47,7 +48,10 @@ async def opened(connection: Connection, question: Question, wires: Wires) -> As
         if answer.status != 200:
             reply = _reply(answer)
             raise CommandError(f"{reply.code}: {reply.message}")
-        described = json_format.ParseDict(_with_bytes(json.loads(answer.body)), service_pb2.GetModelResponse())
+        try:
+            described = json_format.ParseDict(_with_bytes(json.loads(answer.body)), service_pb2.GetModelResponse())
+        except (ValueError, TypeError, RecursionError, json_format.ParseError) as error:
+            raise CommandError(f"{connection.target} does not describe the model: {error}") from error
         model = calls.read(calls.model(question.model, question.version), described)
         method, messages = native.make_requests(question, native.read_instances(model, question))
         for each in messages:
@@ -131,7 +135,10 @@ class _HttpClient:
         try:
             writer.write(request)
             await writer.drain()
-            answer = await _read(reader)
+            try:
+                answer = await _read(reader)
+            except (ValueError, IndexError, asyncio.LimitOverrunError) as error:
+                raise ConnectionError(f"the server's answer cannot be read ({error})") from error
             keep = answer.headers.get("connection", "").lower() != "close"
         finally:
             if keep:
@@ -152,19 +159,27 @@ async def _read(reader: asyncio.StreamReader) -> _Answer:
     pairs = (line.partition(":") for line in head[1:] if line)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
     if headers.get("transfer-encoding", "").lower() != "chunked":
-        return _Answer(status, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
-    parts = []
+        length = _checked(int(headers.get("content-length", "0")))
+        return _Answer(status, headers, await reader.readexactly(length))
+    parts, whole = [], 0
     while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):
+        whole = _checked(whole + size)
         parts.append((await reader.readexactly(size + 2))[:-2])
     await reader.readuntil(b"\r\n")
     return _Answer(status, headers, b"".join(parts))
+
+
+def _checked(length: int) -> int:
+    if not 0 <= length <= _MOST_BYTES:
+        raise ValueError(f"it has {length} bytes")
+    return length
 
 
 def _reply(answer: _Answer) -> Reply:
     if answer.status == 200:
         return Reply(OK, len(answer.body))
     code, message = _CODES.get(answer.status, f"HTTP_{answer.status}"), ""
-    with suppress(ValueError, TypeError, KeyError):
+    with suppress(ValueError, TypeError, KeyError, RecursionError):
         error = json.loads(answer.body)["error"]
         code, message = str(error["status"]), str(error["message"])
     after = answer.headers.get("retry-after", "")

@@ -104,7 +104,7 @@ async def _closed(send: Send, load: Load, recorder: Recorder) -> None:
             reply = await send(number)
             recorder.ended(due, reply)
             if reply.code != OK:  # do not flood a server that refuses immediately
-                await asyncio.sleep(min(reply.retry_after or _SHORTEST_PAUSE, _LONGEST_PAUSE))
+                await asyncio.sleep(min(max(reply.retry_after or 0.0, _SHORTEST_PAUSE), _LONGEST_PAUSE))
 
     async with asyncio.TaskGroup() as callers:
         for _ in range(load.callers):

@@ -3,9 +3,10 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from limelight.cli.bench.load import OK, Recorder
+from limelight.cli.streams import show_progress
 
 _PAUSE = 0.25  # seconds
 _RECENT = 1000  # calls that the latencies of the line are of
@@ -22,15 +23,13 @@ async def shown(record: Recorder, title: str) -> AsyncIterator[None]:
         yield
     finally:
         task.cancel()
-        with suppress(OSError):
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        show_progress("")
 
 
 async def _show(record: Recorder, title: str) -> None:
     while True:
         await asyncio.sleep(_PAUSE)
-        with suppress(OSError):
-            print(f"\r\x1b[K{line(record, title)}", end="", file=sys.stderr, flush=True)
+        show_progress(line(record, title))
 
 
 def line(record: Recorder, title: str) -> str:

@@ -1,9 +1,7 @@
 """`limelight evaluate`: measures of the attention of a served model."""
 
 import json
-import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +12,11 @@ from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.evaluate.data import read_data
 from limelight.cli.evaluate.page import page
 from limelight.cli.evaluate.table import lines
+from limelight.cli.streams import show_progress
 from limelight.evaluation.measures import ALL
 from limelight.evaluation.measures.measure import Measure
 from limelight.evaluation.running import evaluate as evaluate_model
+from limelight.files import write_file
 
 _PAUSE = 0.25  # seconds between progress lines
 
@@ -92,9 +92,9 @@ def evaluate(
             shown.end()
     print("\n".join(lines(report)))
     if out is not None:
-        out.write_text(json.dumps(report.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        write_file(out, json.dumps(report.to_dict(), indent=1, allow_nan=False) + "\n")
     if html is not None:
-        html.write_text(page(report), encoding="utf-8")
+        write_file(html, page(report))
     return 1 if report.failures or report.stopped else None
 
 
@@ -113,15 +113,10 @@ class _Progress:
         self._model, self._start, self._shown = model, time.monotonic(), 0.0
 
     def __call__(self, done: int, total: int) -> None:
-        if sys.stderr.isatty() and time.monotonic() - self._shown > _PAUSE:
+        if time.monotonic() - self._shown > _PAUSE:
             self._shown = time.monotonic()
-            self._write(f"{self._model}: {done} of {total} rows, {self._shown - self._start:.0f} s")
+            show_progress(f"{self._model}: {done} of {total} rows, {self._shown - self._start:.0f} s")
 
     def end(self) -> None:
         """Remove the line."""
-        if sys.stderr.isatty():
-            self._write("")
-
-    def _write(self, line: str) -> None:
-        with suppress(OSError):
-            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        show_progress("")

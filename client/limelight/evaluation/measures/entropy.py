@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from limelight.evaluation.measures.measure import Measure, Seen, Setting, Work, each_map
+from limelight.evaluation.measures.measure import Measure, Seen, Setting, Work, each_map, weights_above
 from limelight.evaluation.samples import Curve, Figure
 from limelight.evaluation.weights import normalised_entropy
 from limelight.maps import AttentionMap
@@ -13,9 +13,15 @@ NAME = "entropy"
 FEWEST = 5  # right and wrong answers, for a correlation with error
 
 
-def map_entropy(found: AttentionMap) -> float:
-    """Return the mean normalised entropy over heads, queries and features of a map; NaN if no query has two keys."""
+def map_entropy(found: AttentionMap, maps: Sequence[AttentionMap] = ()) -> float:
+    """Return the mean normalised entropy over heads, queries and features of a map; NaN if no query has two keys.
+
+    maps: of the answer. A nested map, whose level above is among them, is one row: the product of the levels.
+    """
     weights, present = found.dense(), found.present()
+    above = weights_above(found, maps)
+    if above is not None:
+        weights, present = np.einsum("q,hq...->h...", above, weights)[:, None], np.asarray(present.any(1))[:, None]
     if weights.ndim == 4:
         weights = np.moveaxis(weights, 3, 1)
         present = np.broadcast_to(present[:, None], weights.shape)
@@ -32,7 +38,7 @@ def _add(seen: Sequence[Seen], work: Work) -> None:
     for each in seen:
         number, add = each.row.number, work.samples.add
         for info, found in each_map(each, work.setting.maps):
-            add(NAME, info.name, "entropy", number, map_entropy(found))
+            add(NAME, info.name, "entropy", number, map_entropy(found, each.answer.maps))
         add(NAME, "", "confidence", number, each.reply.probability)
         if each.row.expected is not None:
             add(NAME, "", "error", number, float(each.reply.text != each.row.expected))

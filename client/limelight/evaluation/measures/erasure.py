@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from limelight.evaluation.measures.evidence import key_weights
 from limelight.evaluation.measures.measure import (
     Measure,
     Seen,
     Setting,
     Work,
     each_map,
+    key_weights,
     means,
     moved,
     probability_of,
@@ -72,17 +72,23 @@ def without(text: str, words: Words, left_out: Iterable[int]) -> str:
     return text
 
 
-def word_weights(found: AttentionMap, name: str, words: Words, text: str = "") -> NDArray[np.float64] | None:
+def word_weights(
+    found: AttentionMap, name: str, words: Words, text: str = "", maps: Sequence[AttentionMap] = ()
+) -> NDArray[np.float64] | None:
     """Return the weight of each word, summed over its keys; None if the keys are no parts of the text.
+
+    maps: of the answer, among them the level above of a nested one.
 
     Places in a list of sentences, `text` with separators, count from the start of each.
     """
     labels, starts = found.key, found.key.starts
     if labels.kind != "tokens" or len(labels.starts) != len(labels) or set(labels.origins) - {name}:
         return None
-    weights = np.where(labels.special, 0.0, key_weights(found.mean_over_heads()))
+    weights = np.where(labels.special, 0.0, key_weights(found, maps))
     if BETWEEN in text and len(labels.parents):
         lengths = [0, *(len(each) + 1 for each in text.split(BETWEEN))]
+        if not ((labels.parents >= 0) & (labels.parents < len(lengths))).all():
+            return None
         starts = starts + np.cumsum(lengths)[labels.parents]
     # A key belongs to the word in which it begins.
     ends = np.array([end for _, end in words])
@@ -120,7 +126,10 @@ def _row(seen: Seen, work: Work) -> _Row | None:
     words = word_spans(text)
     if len(words) < 2:
         return None
-    found = {info.name: word_weights(each, name, words, text) for info, each in each_map(seen, work.setting.maps)}
+    found = {
+        info.name: word_weights(each, name, words, text, seen.answer.maps)
+        for info, each in each_map(seen, work.setting.maps)
+    }
     weights = {name: each for name, each in found.items() if each is not None}
     if not weights:
         return None

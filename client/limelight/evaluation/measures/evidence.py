@@ -2,10 +2,7 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from limelight.evaluation.measures.measure import Measure, Seen, Setting, Work, each_map, means
+from limelight.evaluation.measures.measure import Measure, Seen, Setting, Work, each_map, key_weights, means
 from limelight.evaluation.rows import covered
 from limelight.evaluation.statistics import average_precision, rank_correlation
 
@@ -24,7 +21,7 @@ def _add(seen: Sequence[Seen], work: Work) -> None:
             marked, real = covered(found.key, each.row.evidence), ~found.key.special
             if not marked.any() or marked[real].all():
                 continue
-            weights, number, add = key_weights(found.mean_over_heads())[real], each.row.number, work.samples.add
+            weights, number, add = key_weights(found, each.answer.maps)[real], each.row.number, work.samples.add
             add(NAME, info.name, "rank correlation", number, rank_correlation(weights, marked[real]))
             add(NAME, info.name, "AUPRC", number, average_precision(weights, marked[real]))
             add(NAME, info.name, "marked share of keys", number, float(marked[real].mean()))
@@ -34,16 +31,12 @@ def _add(seen: Sequence[Seen], work: Work) -> None:
             )
 
 
-def key_weights(weights: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the mean weight that each key gets from all queries: [query, key] to [key]."""
-    return np.asarray(weights.mean(axis=0), np.float64)
-
-
 MEASURE = Measure(
     name=NAME,
     title="Agreement with people's evidence",
     source="DeYoung et al. 2020, Das et al. 2017",
-    summary="Mean weight that a key gets, over heads and queries, against the marks. By chance the rank "
+    summary="Mean weight that a key gets, over heads and queries, against the marks; of words in sentences, times the "
+    "weight of the sentence, where the model has a map of sentences. By chance the rank "
     "correlation is 0, and an AUPRC and a weight on marks of the marked share of keys.",
     lacks=_lacks,
     add=_add,

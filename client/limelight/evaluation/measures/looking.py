@@ -17,6 +17,7 @@ from limelight.evaluation.measures.measure import (
     means,
     moved,
     no_interventions,
+    weights_above,
 )
 from limelight.evaluation.weights import jensen_shannon, permuted, reversed_order
 from limelight.interventions import replace
@@ -56,7 +57,7 @@ def _add_permuted(seen: Sequence[Seen], work: Work) -> None:
         for each, answer in zip(rows, work.asking.attend(equal, [info.name]), strict=True):
             if isinstance(answer, Error):
                 work.failures.append((each.row.number, answer))
-            else:
+            elif info.name in answer:
                 _permute(each, info, answer[info.name].weights, work)
 
 
@@ -81,8 +82,10 @@ def _permute(seen: Seen, info: MapInfo, equal: NDArray[np.float32], work: Work) 
     number, add = seen.row.number, work.samples.add
     add("permuted", info.name, "answer moves by", number, float(np.mean(distances)))
     add("permuted", info.name, "answers changed", number, 1 - float(np.mean(same)))
+    above = weights_above(seen.answer[info.name], seen.answer.maps)
+    counts = None if above is None or not above[queries].any() else np.broadcast_to(above[queries], weights.shape[:2])
     kept = [
-        float(jensen_shannon(weights, each).mean())
+        float(np.average(jensen_shannon(weights, each), weights=counts))
         for each, reply in zip(others, replies, strict=True)
         if reply is not None and reply.text == seen.reply.text and not moved(seen.reply, reply) > TOLERANCE
     ]

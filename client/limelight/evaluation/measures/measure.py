@@ -193,6 +193,33 @@ def probability_of(reply: Reply, before: Reply) -> float:
     return float("nan") if _of_same_tokens(before, reply) is None else reply.probability
 
 
+def weights_above(found: AttentionMap, maps: Sequence[AttentionMap]) -> NDArray[np.float64] | None:
+    """Return the weight of each query of a nested map, such as of sentences whose words are its keys: [query].
+
+    It is the weight that the level above gives the query as its key. None for a map that is not nested, or whose level
+    above is not here.
+    """
+    if not found.is_nested:
+        return None
+    for each in maps:
+        if (
+            each.key.name == found.query.name
+            and len(each.key) == len(found.query)
+            and (each.is_nested or len(each.query) == 1)
+        ):
+            return key_weights(each, maps)
+    return None
+
+
+def key_weights(found: AttentionMap, maps: Sequence[AttentionMap]) -> NDArray[np.float64]:
+    """Return the mean weight that each key gets, over heads and queries: [key].
+
+    Of a nested map it is the product of the levels, so that words of a sentence without weight have none.
+    """
+    weights, above = found.mean_over_heads(), weights_above(found, maps)
+    return np.asarray(weights.mean(axis=0) if above is None else above @ weights, np.float64)
+
+
 def each_map(seen: Seen, maps: Iterable[MapInfo]) -> Iterator[tuple[MapInfo, AttentionMap]]:
     """Yield the maps that an answer has."""
     there = {each.name: each for each in seen.answer.maps}

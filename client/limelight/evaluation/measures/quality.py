@@ -52,9 +52,12 @@ def token_f1(found: Sequence[str], expected: Sequence[str]) -> float:
 
 
 def macro_f1(found: NDArray[np.str_], expected: NDArray[np.str_]) -> float:
-    """Return the mean over expected classes of the harmonic mean of precision and recall."""
+    """Return the mean, over classes that are expected or answered, of the harmonic mean of precision and recall.
+
+    A class that is answered and never expected counts with 0, as in scikit-learn.
+    """
     values = []
-    for label in np.unique(expected):
+    for label in np.union1d(found, expected):
         both = ((found == label) & (expected == label)).sum()
         values.append(2 * both / ((found == label).sum() + (expected == label).sum()))
     return float(np.mean(values))

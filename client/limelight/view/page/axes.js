@@ -1,6 +1,9 @@
 // Label sets: what the entries along an axis are, and the units in which an axis is shown.
 
+import { Problem } from "./client.js";
+
 const MOST_BLANKS = 8;
+const MOST_UNNAMED = 2 ** 21; // entries without texts, of all sets of an answer
 
 /** One answer's axis. Columns have a value for each entry, or are empty. */
 export class Axis {
@@ -19,7 +22,21 @@ export class Axis {
     this.inputIndices = message.inputIndices ?? [];
     this.grid = message.grid ? { rows: 0, columns: 0, leading: [], ...message.grid } : null;
     this.sources = sources;
+    if (this.grid && this.grid.rows * this.grid.columns + this.grid.leading.length !== this.size)
+      throw this.#bad(`a grid of ${this.grid.rows} × ${this.grid.columns}`);
     this.texts = message.texts?.length ? message.texts : this.#made(parent);
+    if (this.texts.length !== this.size) throw this.#bad(`${this.texts.length} texts`);
+  }
+
+  #bad(why) {
+    return new Problem(`The labels ${this.name} cannot be read: ${this.size} entries, and ${why}.`);
+  }
+
+  /** Check that entries are parts of a whole of a size, each after the one before. */
+  #checkParts(size) {
+    const ends = this.starts.flatMap((start, place) => [start, this.ends[place]]);
+    if (!ends.every((end, place) => end >= (place ? ends[place - 1] : 0) && end <= size))
+      throw this.#bad(`parts that are none, in order, of ${size}`);
   }
 
   #made(parent) {
@@ -34,9 +51,11 @@ export class Axis {
     if (sentences?.length >= this.size) return sentences.slice(0, this.size);
     if (this.kind === "sentences" && this.starts.length) {
       const source = this.sources.get(this.inputs[0]);
+      if (source) this.#checkParts(source.length);
       if (source) return this.starts.map((start, place) => source.slice(start, this.ends[place]).join(""));
     }
     if (this.kind === "ranges" && parent) {
+      this.#checkParts(parent.size);
       return this.starts.map((start, place) => `${parent.texts[start]} … ${parent.texts[this.ends[place] - 1]}`);
     }
     if (this.size === 1) return [this.name];
@@ -105,6 +124,9 @@ export class Axis {
 export function readAxes(messages, sources, known = new Map()) {
   const axes = new Map(known);
   const waiting = [...(messages ?? [])];
+  // A set of a few bytes may state any size.
+  const unnamed = waiting.filter((each) => !each.texts?.length).reduce((sum, each) => sum + Math.max(0, each.size ?? 0), 0);
+  if (!(unnamed <= MOST_UNNAMED)) throw new Problem(`The labels of this answer cannot be read: ${unnamed} entries.`);
   // Ranges take their texts from their parents, whatever the order.
   waiting.sort((a, b) => Number(a.kind === "LABEL_KIND_RANGES") - Number(b.kind === "LABEL_KIND_RANGES"));
   for (const each of waiting) axes.set(each.name, new Axis(each, sources, axes.get(each.parent)));

@@ -1,6 +1,7 @@
 // Calls of limelight.v1 as JSON over HTTP. Arrays arrive as bytes behind the JSON; every tensor gets its `values`.
 
 const BYTES = "application/octet-stream";
+const MOST_OF_AN_EVENT = 2 ** 26;
 const ARRAYS = {
   DATA_TYPE_FLOAT32: Float32Array,
   DATA_TYPE_FLOAT64: Float64Array,
@@ -61,6 +62,7 @@ export class Client {
     for (;;) {
       const { value, done } = await reader.read();
       waiting += value ?? "";
+      if (waiting.length > MOST_OF_AN_EVENT) throw new Problem("The server sent an event without an end.");
       const events = waiting.split("\n\n");
       waiting = events.pop();
       for (const each of events) {
@@ -103,14 +105,14 @@ export class Recorded {
     return (await read("models.json").then((response) => response.json())).models;
   }
 
-  async describe({ name }) {
-    return withNumbers(await read(`${name}.json`).then((response) => response.json()));
+  async describe({ file }) {
+    return withNumbers(await read(`answers/${file}.json`).then((response) => response.json()));
   }
 
-  async attend({ name }, request, signal, example) {
+  async attend({ file }, request, signal, example) {
     if (example === null)
       throw new Problem("This copy of the page has no server: it has the answers to the models' examples.");
-    const buffer = await read(`${name}-${example}.bin`, signal).then((response) => response.arrayBuffer());
+    const buffer = await read(`answers/${file}-${example}.bin`, signal).then((response) => response.arrayBuffer());
     const answer = unpacked(buffer);
     return { maps: [], ...(answer.results?.[0] ?? { prediction: answer.predictions[0] }) };
   }
@@ -132,7 +134,7 @@ export function unpacked(buffer) {
 }
 
 async function read(file, signal) {
-  const response = await fetch(`answers/${file}`, { signal });
+  const response = await fetch(file, { signal });
   if (!response.ok) throw new Problem(`This copy of the page lacks ${file}.`);
   return response;
 }

@@ -4,6 +4,7 @@ import { Problem } from "./client.js";
 
 // Scores of positions that cannot be looked at: the lowest number.
 const IMPOSSIBLE = -1e30;
+const MOST_VALUES = 2 ** 28; // of a matrix that is made of edges
 
 /** Read an AttentionMap. Weights become [head, query, key]; NaN where nothing can be looked at. Throws Problem for a bad one. */
 export function readMap(message, axes) {
@@ -12,6 +13,7 @@ export function readMap(message, axes) {
   if (!query || !key || !message.weights?.values) throw bad("it has no weights or no labels");
   const heads = message.headReduction ? [0] : (message.heads ?? [0]);
   const [rows, columns] = [message.queries?.length || query.size, message.keys?.length || key.size];
+  if (heads.length * rows * columns > MOST_VALUES) throw bad(`it has ${heads.length} × ${rows} × ${columns} weights`);
   const values = message.queryIndex
     ? dense(message, heads.length, rows, columns)
     : rectangular(message, heads.length, rows, columns);

@@ -117,6 +117,11 @@ export class Pane {
     for (const each of [part.results, part.origin, part.problem]) each.replaceChildren();
   }
 
+  /** Tell of a problem beside the answer, which stays. */
+  tell(problem) {
+    this.#fail(problem);
+  }
+
   /** Tell of an error; beside those that are told already. */
   #fail(error) {
     if (error.name === "AbortError") return;

@@ -1,10 +1,16 @@
 // Saving what is shown: PNG, SVG, one self-contained HTML file, JSON; and a link to it.
 
 import { headline } from "./answer.js";
+import { Problem } from "./client.js";
 import { element } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const PADDING = 20;
+// What canvases of all browsers hold.
+const MOST_SIDE = 16_384;
+const MOST_AREA = 2 ** 26;
+// Characters that XML does not have: a drawing with one of them is none.
+const UNDRAWABLE = /[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu;
 const FONT = "system-ui, 'DejaVu Sans', sans-serif";
 
 /** Buttons of the menu. pane: gives the pane whose head is saved. */
@@ -16,15 +22,27 @@ export function saveMenu(pane) {
         type: "button",
         onclick: async (event) => {
           const menu = event.currentTarget.closest("details");
-          if (pane().head) await action(pane());
-          menu.open = false;
+          try {
+            if (pane().head) await action(pane());
+          } catch (error) {
+            pane().tell(new Problem(`${text} failed: ${error.message}`));
+          } finally {
+            menu.open = false;
+          }
         },
       },
       text,
     );
   return [
     item("Copy link", () => navigator.clipboard.writeText(location.href)),
-    item("PNG", async (each) => download(await pngOf(each), name(each, "png"))),
+    item("PNG", async (each) => {
+      const [picture, scale] = await pngOf(each);
+      download(picture, name(each, "png"));
+      if (scale < 1) {
+        const size = `${Math.round(100 * scale)} %`;
+        each.tell(new Problem(`The picture is saved at ${size} of its size, which is more than a PNG holds: SVG has all of it.`));
+      }
+    }),
     item("SVG", (each) => download(blob(svgText(each), "image/svg+xml"), name(each, "svg"))),
     item("HTML, self-contained", (each) => download(blob(htmlOf(each), "text/html"), name(each, "html"))),
     item("JSON", (each) => download(blob(jsonOf(each), "application/json"), name(each, "json"))),
@@ -36,7 +54,8 @@ function blob(text, type) {
 }
 
 function name(pane, ending) {
-  return `${pane.chosen.name}-${pane.head.label}.${ending}`.replace(/[^A-Za-z0-9._-]+/g, "-");
+  const stem = `${pane.chosen.name}-${pane.head.label}`.replace(/[^A-Za-z0-9._-]+/g, "-");
+  return `${stem.replace(/^[.-]+/, "").slice(0, 100) || "attention"}.${ending}`;
 }
 
 function download(content, file) {
@@ -65,7 +84,9 @@ function svgOf(pane) {
   });
   for (const each of root.querySelectorAll("canvas, .unit, .level, .ends, .caption, .readout, .part, .sure")) {
     if (each.matches("canvas")) {
-      svg.append(node("image", { ...place(each.getBoundingClientRect()), href: each.toDataURL("image/png") }));
+      const href = each.toDataURL("image/png");
+      if (href === "data:,") continue; // it has no pixels
+      svg.append(node("image", { ...place(each.getBoundingClientRect()), href }));
       continue;
     }
     const { backgroundColor, color, fontSize, fontWeight } = getComputedStyle(each);
@@ -90,8 +111,12 @@ function svgOf(pane) {
 function node(tag, attributes, text) {
   const made = document.createElementNS(SVG, tag);
   for (const [key, value] of Object.entries(attributes)) if (key !== "xmlns") made.setAttribute(key, value);
-  if (text) made.textContent = text;
+  if (text) made.textContent = drawable(text);
   return made;
+}
+
+function drawable(text) {
+  return text.replace(UNDRAWABLE, "\u{FFFD}");
 }
 
 /** Words of an element with the places where the page has them. */
@@ -112,16 +137,22 @@ function svgText(pane) {
   return new XMLSerializer().serializeToString(svgOf(pane));
 }
 
+/** The drawing as a picture, and its scale: 2, or less where it would be larger than a canvas. */
 async function pngOf(pane) {
   const svg = svgOf(pane);
+  const [width, height] = ["width", "height"].map((each) => Number(svg.getAttribute(each)));
+  const scale = Math.min(2, MOST_SIDE / Math.max(width, height), Math.sqrt(MOST_AREA / (width * height)));
+  // A picture that is drawn smaller is decoded smaller.
+  svg.setAttribute("width", Math.max(1, Math.floor(width * scale)));
+  svg.setAttribute("height", Math.max(1, Math.floor(height * scale)));
   const url = URL.createObjectURL(blob(new XMLSerializer().serializeToString(svg), "image/svg+xml"));
   try {
     const image = new Image();
     image.src = url;
     await image.decode();
-    const canvas = new OffscreenCanvas(2 * image.width, 2 * image.height);
+    const canvas = new OffscreenCanvas(image.width, image.height);
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-    return await canvas.convertToBlob({ type: "image/png" });
+    return [await canvas.convertToBlob({ type: "image/png" }), scale];
   } finally {
     URL.revokeObjectURL(url);
   }
@@ -156,14 +187,14 @@ function jsonOf(pane) {
 
 /** A page without scripts: the drawing, the answer, and the numbers as JSON. */
 function htmlOf(pane) {
-  const page = document.implementation.createHTMLDocument(pane.title);
+  const page = document.implementation.createHTMLDocument(drawable(pane.title));
   page.head.append(
     Object.assign(page.createElement("meta"), { name: "viewport", content: "width=device-width, initial-scale=1" }),
   );
   const body = page.createElement("div");
   body.append(page.importNode(svgOf(pane), true));
   const told = page.createElement("p");
-  told.textContent = `${headline(pane.answer.prediction)} ${pane.part.origin.textContent}`;
+  told.textContent = drawable(`${headline(pane.answer.prediction)} ${pane.part.origin.textContent}`);
   const numbers = page.createElement("script");
   numbers.type = "application/json";
   numbers.textContent = jsonOf(pane).replace(/</g, "\\u003c");

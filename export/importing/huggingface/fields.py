@@ -20,7 +20,8 @@ _RECORDS = frozenset(
     sbert_ce_default_activation_function _num_labels name
     bos_token_id eos_token_id sep_token_id cls_token_id mask_token_id decoder_start_token_id unk_token_id
     keys_to_ignore_at_inference is_composition summary_last_dropout model_name tie_encoder_decoder
-    tf_legacy_loss
+    tf_legacy_loss _attn_implementation_autoset transformers.js_config
+    unsloth_version unsloth_fixed
     """.split()
 )
 # Defaults of generation, which older versions wrote into every configuration. No forward pass reads them.
@@ -83,10 +84,11 @@ class Fields:
                         f"config.json states {name} {_short(value)}, which is not computed; "
                         f"it can be {self.only[name].described}"
                     )
-            elif name not in self.used | self.harmless | _RECORDS | _GENERATION:
+            elif value is not None and name not in self.used | self.harmless | _RECORDS | _GENERATION:
                 raise CheckpointError(
                     f"config.json states {name} {_short(value)}, which is not classified for "
-                    f"{config.get('model_type')}: it could change the attention unseen"
+                    f"{config.get('model_type')}: it could change the attention unseen; "
+                    "remove it where it is no more than a note of a tool"
                 )
         return tuple(sorted(name for name in config if name in self.harmless))
 

@@ -4,7 +4,7 @@ import json
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -42,10 +42,12 @@ class Checkpoint:
 
     Attributes:
         config: content of config.json.
+        made: files that the folder lacks, and that were made of others, by their names.
     """
 
     folder: Path
     config: Mapping[str, Any]
+    made: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def model_type(self) -> str:
@@ -110,6 +112,8 @@ class Checkpoint:
         Raises:
             CheckpointError: as of `file`, or it is very large or not UTF-8.
         """
+        if name in self.made:
+            return self.made[name]
         path = self.file(name)
         if path is None:
             return None

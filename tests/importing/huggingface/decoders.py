@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from tests.importing.huggingface.checkpoints import write_json
+from tests.importing.huggingface.checkpoints import GENERIC, write_json
 
 VOCABULARY = 300
 POSITIONS = 96
@@ -53,7 +53,7 @@ def write_generating(
             torch.nn.init.normal_(parameter, std=1.0)
     model.save_pretrained(folder)
     (folder / "tokenizer.json").write_text(tokenizer(begins=begins))
-    write_json(folder / "tokenizer_config.json", {"model_max_length": 10**30})
+    write_json(folder / "tokenizer_config.json", {"model_max_length": 10**30, "tokenizer_class": GENERIC})
     return folder
 
 

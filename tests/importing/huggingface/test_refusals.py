@@ -340,23 +340,6 @@ def test_what_transformers_writes_of_the_tokenizers_of_every_architecture_is_rea
         load_tokenizer(getattr(transformers, name)().backend_tokenizer.to_str())
 
 
-def test_a_slow_tokenizer_is_refused_by_name_unless_it_is_a_wordpiece_vocabulary(folder: Path, tmp_path: Path) -> None:
-    vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
-    (folder / "tokenizer.json").unlink()
-    (folder / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.__getitem__)) + "\n")
-    texts = {"text": "The cat sat on the mat."}
-    from bundle.values import Text
-
-    row = read_model(folder).card.preprocessor().row({"text": Text(texts["text"])})
-    whole = ENCODERS["bert"].write(tmp_path / "whole")
-    expected = read_model(whole).card.preprocessor().row({"text": Text(texts["text"])})
-    assert row.tensors["token_ids"].tolist() == expected.tensors["token_ids"].tolist()
-    (folder / "vocab.txt").unlink()
-    settings = json.loads((folder / "tokenizer_config.json").read_text())
-    write_json(folder / "tokenizer_config.json", settings | {"tokenizer_class": "DebertaV2Tokenizer"})
-    assert "has no tokenizer.json, and DebertaV2Tokenizer is not a WordPiece vocabulary" in refused(folder)
-
-
 def test_the_name_and_the_licence_come_from_the_folder(folder: Path) -> None:
     (folder / "README.md").write_text("---\nlanguage: en\nlicense: apache-2.0\n---\n# A model\n")
     renamed = folder.rename(folder.with_name("My Model_v1.5"))

@@ -185,7 +185,10 @@ class TokenizerComparison:
                 "that class builds its own tokenizer of the vocabulary: where "
                 f"{TOKENIZER} is right, state tokenizer_class {_GENERIC} in {TOKENIZER_CONFIG}"
             )
-        return f"{TOKENIZER} and {TOKENIZER_CONFIG} contradict each other"
+        return (
+            f"that class builds its own tokenizer of the vocabulary, whatever {TOKENIZER_CONFIG} states: "
+            f"is {TOKENIZER} of this model?"
+        )
 
     def _agrees(self, own: _Read, text: Sequence[str], settings: Mapping[str, Any], without: str = "") -> bool:
         """Tell whether transformers gives our ids with other settings (null for a field left out)."""

@@ -52,7 +52,7 @@ def _convert_by_library(checkpoint: Checkpoint) -> str:
         raise CheckpointError(
             f"the checkpoint has no {TOKENIZER}, and transformers' {kind.__name__} converts "
             f"{' and '.join(wanted) or 'nothing else'}; the folder lacks {' and '.join(missing) or 'none'}: "
-            f"copy the file there, or state in {TOKENIZER_CONFIG} the tokenizer_class whose vocabulary is there"
+            "write the tokenizer that the model was trained with as tokenizer.json (docs/import.md, Tokenizers)"
         )
     return str(library.backend_tokenizer.to_str())
 

@@ -111,7 +111,7 @@ def test_a_class_that_cannot_be_made_of_the_files_is_no_reason_to_refuse(tmp_pat
 
 
 EARLY = {
-    "tokenizer.json": "has no tokenizer.json, and no vocabulary that is converted (vocab.txt; vocab.json and merges.txt;",
+    "tokenizer.json": "has no tokenizer.json, and no vocabulary that is converted (vocab.txt; vocab.json and",
     "model.safetensors": "has no model.safetensors",
     "config.json": "has no config.json",
     "rope_interleaved": "states rope_interleaved 2, which is not classified for llama",

@@ -24,6 +24,8 @@ _RECORDS = frozenset(
     unsloth_version unsloth_fixed
     """.split()
 )
+# Largest number of a configuration; and of layers, each of which is made before a weight is read.
+_LARGEST, _MOST_LAYERS = 2**31 - 1, 2**12
 # Defaults of generation, which older versions wrote into every configuration. No forward pass reads them.
 _GENERATION = frozenset(
     """
@@ -84,6 +86,8 @@ class Fields:
                         f"config.json states {name} {_short(value)}, which is not computed; "
                         f"it can be {self.only[name].described}"
                     )
+            elif isinstance(value, int) and abs(value) > (_MOST_LAYERS if name.endswith("layers") else _LARGEST):
+                raise CheckpointError(f"config.json states {name} {_short(value)}, which no model has")
             elif value is not None and name not in self.used | self.harmless | _RECORDS | _GENERATION:
                 raise CheckpointError(
                     f"config.json states {name} {_short(value)}, which is not classified for "

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bundle.errors import LimelightError
 from bundle.reader import BundleFolder
 from bundle.values import Pair, Text
 from export.conversion.precision import Precision
@@ -66,7 +67,7 @@ def read_model(
 def _build(source: Source[Any], task: Task, report: Callable[[str], None]) -> TrainedModel:
     """Load the model, and compare token ids with those of transformers. Raises CheckpointError as of `read_model`."""
     if not task.reads_text:
-        trained = task.build(source)
+        trained = _made(task, source)
         report("weights loaded")
         return trained
     from export.importing.huggingface.library_tokenizer import TokenizerComparison
@@ -77,12 +78,23 @@ def _build(source: Source[Any], task: Task, report: Callable[[str], None]) -> Tr
     comparison = TokenizerComparison(source.checkpoint, tokenizer, special_tokens=task.kind != "speech")
     comparison.check_kinds(pairs=task.reads_pairs)
     report(f"token ids {'' if comparison.is_possible else 'not '}compared with transformers'")
-    trained = task.build(source)
+    trained = _made(task, source)
     texts = [value for example in trained.examples for value in example.values()]
     comparison.check([(each.text,) for each in texts if isinstance(each, Text)])
     comparison.check([(each.first, each.second) for each in texts if isinstance(each, Pair)])
     report("weights loaded")
     return trained
+
+
+def _made(task: Task, source: Source[Any]) -> TrainedModel:
+    """Make the model of a task. Raises CheckpointError, also for sizes with which transformers' modules fail."""
+    try:
+        return task.build(source)
+    except LimelightError:
+        raise
+    except Exception as error:  # transformers and PyTorch raise many types
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise CheckpointError(f"transformers cannot compute the checkpoint as it states itself: {reason}") from error
 
 
 def _vocabulary(config: Mapping[str, Any]) -> int:

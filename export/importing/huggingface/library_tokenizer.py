@@ -117,10 +117,7 @@ class TokenizerComparison:
 
     def _load(self) -> Any:
         try:
-            library = load_library_tokenizer(self._folder)
-            for text in self._texts:
-                self._read_by(library, text)
-            return library
+            return self._reading(load_library_tokenizer(self._folder))
         except Exception as error:  # transformers and tokenizers raise many types
             if self._is_made:
                 return None
@@ -131,12 +128,18 @@ class TokenizerComparison:
                 f"{TOKENIZER} is right, state tokenizer_class {_GENERIC} in {TOKENIZER_CONFIG}"
             ) from error
 
+    def _reading(self, library: Any) -> Any:
+        """Return a tokenizer that reads every text; raises what it raises."""
+        for text in self._texts:
+            self._read_by(library, text)
+        return library
+
     def _load_generic(self) -> Any:
         from transformers import PreTrainedTokenizerFast
 
         try:
             with quiet():
-                return PreTrainedTokenizerFast.from_pretrained(self._folder, local_files_only=True)
+                return self._reading(PreTrainedTokenizerFast.from_pretrained(self._folder, local_files_only=True))
         except Exception as error:  # as above
             raise CheckpointError(f"transformers cannot load the tokenizer: {first_line(error)}") from error
 

@@ -69,8 +69,8 @@ def token_limit(checkpoint: Checkpoint, positions: int) -> int:
     """Return the most tokens of an input: what the model has positions for, or less where the tokenizer states less."""
     stated = checkpoint.table(TOKENIZER_CONFIG).get("model_max_length")
     if isinstance(stated, int | float) and 0 < stated < _NO_LIMIT:
-        return min(positions, int(stated))
-    return positions
+        positions = min(positions, int(stated))
+    return min(positions, _NO_LIMIT)
 
 
 def adds_special_tokens(tokenizer: Tokenizer) -> bool:

@@ -171,7 +171,7 @@ def _transformer(checkpoint: Checkpoint) -> tuple[str, Mapping[str, Any]]:
 def _max_tokens(checkpoint: Checkpoint) -> int:
     """Return the length at which sentence-transformers truncates a text; 0 where it states none."""
     stated = _transformer(checkpoint)[1].get("max_seq_length")
-    return stated if isinstance(stated, int) and stated > 0 else 0
+    return stated if type(stated) is int and stated > 0 else 0
 
 
 def _pooled(source: EncoderSource) -> Pooled:
@@ -245,8 +245,8 @@ def _check_texts(checkpoint: Checkpoint) -> None:
     if stated.get("do_lower_case"):
         raise CheckpointError(f"{file} states do_lower_case, which the tokenizer does not do")
     config = checkpoint.table("config_sentence_transformers.json")
-    name = config.get("default_prompt_name")
-    if name and (config.get("prompts") or {}).get(name):
+    name, prompts = config.get("default_prompt_name"), config.get("prompts")
+    if isinstance(name, str) and isinstance(prompts, dict) and prompts.get(name):
         raise CheckpointError(
             f"config_sentence_transformers.json puts the prompt {name!r} before every text; "
             "a served model would not, so remove default_prompt_name and send texts with their prompt"

@@ -3,7 +3,7 @@
 import json
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -166,7 +166,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         CheckpointError: it has no config.json or no safetensors, brings code, an adapter or quantised weights, or has
             a file that leads out of it or cannot be read.
     """
-    if not folder.is_dir() and re.fullmatch(r"[\w.-]+/[\w.-]+", str(folder)):
+    if not folder.exists() and re.fullmatch(r"([\w.-]+/)?[\w.-]+", str(folder)):
         raise CheckpointError(
             f"{folder} is not a folder, and hubs are not read; download it first: "
             f"hf download {folder} --local-dir {folder.name}"
@@ -175,9 +175,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     if checkpoint.file(CONFIG) is None:
         raise CheckpointError(f"{folder} has no {CONFIG}; name the folder of a checkpoint")
     # transformers opens files by itself; none of them may be endless, or of another folder.
-    for path in (*folder.glob("*"), *folder.glob("*/*")):
-        if path.suffix in _READ_ENDINGS:
-            checkpoint.file(str(path.relative_to(folder)))
+    check_files(folder, [path for path in (*folder.glob("*"), *folder.glob("*/*")) if path.suffix in _READ_ENDINGS])
     checkpoint = Checkpoint(folder, checkpoint.table(CONFIG))
     for file in (CONFIG, TOKENIZER_CONFIG):
         _refuse_code(file, checkpoint.table(file))
@@ -188,6 +186,16 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         )
     _check_weights(checkpoint)
     return checkpoint
+
+
+def check_files(folder: Path, paths: Iterable[Path]) -> None:
+    """Check that files of a checkpoint can be read whole. Raises CheckpointError as of `Checkpoint.file`."""
+    checkpoint = Checkpoint(folder, {})
+    for path in paths:
+        name = str(path.relative_to(folder))
+        if path.is_symlink() and path.is_dir():
+            raise CheckpointError(f"{name} of the checkpoint is a link to a folder; copy the folder there")
+        checkpoint.file(name)
 
 
 def _refuse_code(file: str, content: Mapping[str, Any]) -> None:

@@ -8,19 +8,21 @@ from tempfile import TemporaryDirectory
 import torch
 
 from export.errors import CheckpointError
-from export.importing.huggingface.checkpoint import PICKLED_ENDINGS, pickled_weights
+from export.importing.huggingface.checkpoint import PICKLED_ENDINGS, check_files, pickled_weights
 
 
 def convert_weights(folder: Path, out: Path) -> Path:
     """Write a copy of a checkpoint whose weights are `model.safetensors`, those of modules in folders of it included.
 
     Raises:
-        CheckpointError: there are no pickled weights, they hold more than tensors, or `out` exists.
+        CheckpointError: there are no pickled weights, they hold more than tensors, `out` exists, or a file leads out of
+            the folder or has no end.
     """
     from safetensors.torch import save_file
 
     if out.exists():
         raise CheckpointError(f"{out} exists")
+    check_files(folder, folder.rglob("*"))  # all of them are copied
     folders = [folder, *(each for each in sorted(folder.iterdir()) if each.is_dir())] if folder.is_dir() else []
     sources = [found for each in folders if (found := pickled_weights(each)) is not None]
     # Of other folders, such as one of training, only those are taken whose file is named as weights are.

@@ -103,6 +103,9 @@ def _convert_marian(checkpoint: Checkpoint, source: str) -> str:
     }
     if pieces.trainer_spec.model_type != 1 or not scores:
         raise CheckpointError(f"{source} is not a unigram model with pieces of vocab.json")
+    rules = pieces.normalizer_spec
+    if not (rules.add_dummy_prefix and rules.remove_extra_whitespaces):
+        raise CheckpointError(f"{source} states other rules of spaces than Marian's models have")
     least = min(scores.values())
     by_id = sorted(vocabulary, key=vocabulary.__getitem__)
     # A space never reaches the model, which gets ▁ in its place.
@@ -112,7 +115,7 @@ def _convert_marian(checkpoint: Checkpoint, source: str) -> str:
     for token in (*special, *languages):
         entries[vocabulary[token]] = (token, least)
     made = Tokenizer(models.Unigram(entries, unk_id=vocabulary[unknown]))
-    charsmap = pieces.normalizer_spec.precompiled_charsmap
+    charsmap = rules.precompiled_charsmap
     spaces = normalizers.Replace(Regex(" {2,}"), " ")
     steps = [normalizers.Precompiled(charsmap)] if charsmap else []
     made.normalizer = normalizers.Sequence([*steps, normalizers.Strip(), spaces])

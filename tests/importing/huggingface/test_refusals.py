@@ -118,6 +118,7 @@ def test_a_name_on_a_hub_is_refused_with_the_command_that_downloads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    assert refused(Path("name")).endswith("download it first: hf download name --local-dir name")
     assert refused(Path("org/name-v1.5")) == (
         "org/name-v1.5 is not a folder, and hubs are not read; download it first: "
         "hf download org/name-v1.5 --local-dir name-v1.5"
@@ -221,6 +222,40 @@ def test_pickled_weights_are_refused_with_the_command_that_converts_them(folder:
     read_model(converted)
     with pytest.raises(CheckpointError, match="exists"):
         convert_weights(folder, converted)
+
+
+def test_files_that_lead_out_or_have_no_end_are_not_copied_by_a_conversion(folder: Path, tmp_path: Path) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    for name, target, message in (
+        ("notes", "/dev/zero", "notes of the checkpoint is not a regular file"),
+        ("runs", "/", "runs of the checkpoint is a link to a folder"),
+        ("deep/notes", "/etc/hostname", "deep/notes of the checkpoint leads out of its folder"),
+    ):
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.symlink_to(target)
+        with pytest.raises(CheckpointError, match=message):
+            convert_weights(folder, tmp_path / "converted")
+        path.unlink()
+    assert not (tmp_path / "converted").exists()
+    convert_weights(folder, tmp_path / "converted")
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("bert", "num_attention_heads", 10**30),
+        ("bert", "num_hidden_layers", 2**20),
+        ("t5", "relative_attention_max_distance", 0),
+        ("llama", "max_position_embeddings", 10**30),
+        ("llama", "num_key_value_heads", 3),
+    ],
+)
+def test_sizes_that_no_model_has_are_refused(tmp_path: Path, name: str, field: str, value: int) -> None:
+    folder = EVERY[name].write(tmp_path / "small")
+    change_config(folder, **{field: value})
+    refused(folder)
 
 
 class Malicious:

@@ -219,7 +219,7 @@ def _dense(checkpoint: Checkpoint, path: str) -> tuple[nn.Linear, nn.Module]:
 
     config = checkpoint.table(f"{path}/config.json")
     for name, value in config.items():
-        if name not in _DENSE_FIELDS and value not in (False, None):
+        if name not in _DENSE_FIELDS and value not in (False, None, "sentence_embedding"):  # what it reads and writes
             raise CheckpointError(f"{path}/config.json states {name} {value!r}, which is not supported")
     name = str(config.get("activation_function") or "Tanh").rpartition(".")[2]
     if name not in _ACTIVATIONS:

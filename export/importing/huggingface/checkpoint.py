@@ -166,7 +166,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         CheckpointError: it has no config.json or no safetensors, brings code, an adapter or quantised weights, or has
             a file that leads out of it or cannot be read.
     """
-    if not folder.exists() and re.fullmatch(r"([\w.-]+/)?[\w.-]+", str(folder)):
+    if not folder.exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", str(folder)):
         raise CheckpointError(
             f"{folder} is not a folder, and hubs are not read; download it first: "
             f"hf download {folder} --local-dir {folder.name}"

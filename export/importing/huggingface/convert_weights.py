@@ -20,8 +20,6 @@ def convert_weights(folder: Path, out: Path) -> Path:
     """
     from safetensors.torch import save_file
 
-    if out.exists():
-        raise CheckpointError(f"{out} exists")
     check_files(folder, folder.rglob("*"))  # all of them are copied
     folders = [folder, *(each for each in sorted(folder.iterdir()) if each.is_dir())] if folder.is_dir() else []
     sources = [found for each in folders if (found := pickled_weights(each)) is not None]
@@ -29,6 +27,8 @@ def convert_weights(folder: Path, out: Path) -> Path:
     sources = [each for each in sources if each.parent == folder or each.name == "pytorch_model.bin"]
     if not sources:
         raise CheckpointError(f"{folder} has no pickled weights")
+    if out.exists():
+        raise CheckpointError(f"{out} exists")
     converted = {each.parent.relative_to(folder): _read_tensors(each) for each in sources}
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=".converting-") as scratch:

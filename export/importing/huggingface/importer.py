@@ -77,6 +77,7 @@ def _build(source: Source[Any], task: Task, report: Callable[[str], None]) -> Tr
     tokenizer = read_tokenizer(source.checkpoint, _vocabulary(source.checkpoint.config))
     comparison = TokenizerComparison(source.checkpoint, tokenizer, special_tokens=task.kind != "speech")
     comparison.check_kinds(pairs=task.reads_pairs)
+    comparison.check([(source.options.prompt.replace("{}", label),) for label in source.options.labels])
     report(f"token ids {'' if comparison.is_possible else 'not '}compared with transformers'")
     trained = _made(task, source)
     texts = [value for example in trained.examples for value in example.values()]

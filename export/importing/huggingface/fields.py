@@ -83,14 +83,14 @@ class Fields:
             if name in self.only:
                 if not self.only[name].holds(value):
                     raise CheckpointError(
-                        f"config.json states {name} {_short(value)}, which is not computed; "
+                        f"config.json states {name} {short(value)}, which is not computed; "
                         f"it can be {self.only[name].described}"
                     )
             elif isinstance(value, int) and abs(value) > (_MOST_LAYERS if name.endswith("layers") else _LARGEST):
-                raise CheckpointError(f"config.json states {name} {_short(value)}, which no model has")
+                raise CheckpointError(f"config.json states {name} {short(value)}, which no model has")
             elif value is not None and name not in self.used | self.harmless | _RECORDS | _GENERATION:
                 raise CheckpointError(
-                    f"config.json states {name} {_short(value)}, which is not classified for "
+                    f"config.json states {name} {short(value)}, which is not classified for "
                     f"{config.get('model_type')}: it could change the attention unseen; "
                     "remove it where it is no more than a note of a tool"
                 )
@@ -102,6 +102,7 @@ def fields(used: str, *, harmless: str = "", only: Mapping[str, Condition] | Non
     return Fields(frozenset(used.split()), frozenset(harmless.split()), dict(only or {}))
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Return a value as it is written in Python, in at most 40 characters."""
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}…"

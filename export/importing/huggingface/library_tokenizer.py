@@ -15,6 +15,7 @@ from bundle.text import Encoder
 from bundle.tokenizer_files import load_tokenizer
 from export.errors import CheckpointError
 from export.importing.huggingface.checkpoint import TOKENIZER, TOKENIZER_CONFIG, Checkpoint
+from export.importing.huggingface.fields import short
 from export.importing.huggingface.loading import first_line, quiet
 from models.cards.inputs import Tokenizer
 
@@ -49,12 +50,16 @@ _PAIRS = (
 # Most added tokens that texts are made of.
 _MOST_ADDED = 40
 # Fields and files that transformers' tokenizers read, and that are tried as causes of a difference.
-_CAUSES = """
+_SWITCHES = """
     do_lower_case strip_accents tokenize_chinese_chars add_prefix_space add_bos_token add_eos_token legacy
-    split_special_tokens do_basic_tokenize never_split remove_space keep_accents trim_offsets bos_token eos_token
-    unk_token sep_token cls_token mask_token pad_token added_tokens_decoder additional_special_tokens
-    extra_special_tokens fix_mistral_regex use_default_system_prompt tokenizer_class
+    split_special_tokens do_basic_tokenize never_split remove_space keep_accents trim_offsets fix_mistral_regex
+    added_tokens_decoder additional_special_tokens extra_special_tokens
 """.split()
+_CAUSES = [
+    *_SWITCHES,
+    *(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "cls", "mask", "pad")),
+    "tokenizer_class",
+]
 _CAUSE_FILES = ("added_tokens.json", "special_tokens_map.json")
 # The class of transformers that takes tokenizer.json as it is.
 _GENERIC = "PreTrainedTokenizerFast"
@@ -174,16 +179,18 @@ class TokenizerComparison:
     def _cause(self, text: Sequence[str]) -> str:
         """Find out what makes the difference, by leaving out a field or a file at a time."""
         own = self._read(text)
-        for name in _CAUSES:
-            if name in self._settings and self._agrees(own, text, {**self._settings, name: None}):
-                return (
-                    f"{TOKENIZER_CONFIG} states {name} {self._settings[name]!r}, without which both are the same: "
-                    "which of them was the model trained with?"
-                )
+        stated = [name for name in _CAUSES if self._settings.get(name) is not None]
+        alone = next(([name] for name in stated if self._agrees(own, text, [name])), [])
+        if causes := alone or self._together(own, text, [name for name in stated if name in _SWITCHES]):
+            states = ", ".join(f"{name} {short(self._settings[name])}" for name in causes)
+            return (
+                f"{TOKENIZER_CONFIG} states {states}, without which both are the same: "
+                "which of them was the model trained with?"
+            )
         for file in _CAUSE_FILES:
-            if (self._folder / file).exists() and self._agrees(own, text, self._settings, without=file):
+            if (self._folder / file).exists() and self._agrees(own, text, [file]):
                 return f"without {file} both are the same: which of them was the model trained with?"
-        if self._agrees(own, text, {**self._settings, "tokenizer_class": _GENERIC}):
+        if self._agrees(own, text, [], {"tokenizer_class": _GENERIC}):
             return (
                 "that class builds its own tokenizer of the vocabulary: where "
                 f"{TOKENIZER} is right, state tokenizer_class {_GENERIC} in {TOKENIZER_CONFIG}"
@@ -193,12 +200,24 @@ class TokenizerComparison:
             f"is {TOKENIZER} of this model?"
         )
 
-    def _agrees(self, own: _Read, text: Sequence[str], settings: Mapping[str, Any], without: str = "") -> bool:
-        """Tell whether transformers gives our ids with other settings (null for a field left out)."""
-        stated = {name: value for name, value in settings.items() if value is not None}
+    def _together(self, own: _Read, text: Sequence[str], names: list[str]) -> list[str]:
+        """Return those of several fields that make a difference only together; empty where they make none."""
+        if len(names) < 2 or not self._agrees(own, text, names):
+            return []
+        for name in list(names):
+            if self._agrees(own, text, [each for each in names if each != name]):
+                names.remove(name)
+        return names
+
+    def _agrees(
+        self, own: _Read, text: Sequence[str], without: Sequence[str], others: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Tell whether transformers gives our ids without some fields or files, and with other fields."""
+        stated = {name: value for name, value in self._settings.items() if name not in without}
+        stated.update(others or {})
         with TemporaryDirectory() as scratch:
             for path in self._folder.iterdir():
-                if path.is_file() and path.suffix != ".safetensors" and path.name not in (TOKENIZER_CONFIG, without):
+                if path.is_file() and path.suffix != ".safetensors" and path.name not in (TOKENIZER_CONFIG, *without):
                     (Path(scratch) / path.name).symlink_to(path.resolve())
             (Path(scratch) / TOKENIZER_CONFIG).write_text(json.dumps(stated), encoding="utf-8")
             try:

@@ -68,6 +68,14 @@ def test_settings_that_make_other_tokens_are_refused_as_the_cause(
     assert "was the model trained with?" in caught.value.message
 
 
+def test_settings_that_make_a_difference_together_are_all_named(tmp_path: Path) -> None:
+    folder = ENCODERS["bert"].write(tmp_path / "small")
+    settings(folder, **BERT, additional_special_tokens=["cat"], added_tokens_decoder={"69": CAT}, strip_accents=None)
+    both = r"states added_tokens_decoder \{.*…, additional_special_tokens \['cat'\], without which both are the same"
+    with pytest.raises(CheckpointError, match=both):
+        read_model(folder)
+
+
 def test_settings_that_change_no_token_are_no_reason_to_refuse(tmp_path: Path) -> None:
     folder = ENCODERS["bert"].write(tmp_path / "small")
     settings(folder, **BERT, do_lower_case=True, padding_side="left", clean_up_tokenization_spaces=True, note=None)

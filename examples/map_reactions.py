@@ -13,6 +13,7 @@ organic chemistry grammar from unsupervised learning of chemical reactions", Sci
 """
 
 import argparse
+import json
 import shutil
 import sys
 from importlib.machinery import ModuleSpec
@@ -108,6 +109,10 @@ def write_tokenizer(folder: Path) -> None:
         special_tokens=[(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")],
     )
     tokenizer.save(str(folder / "tokenizer.json"))
+    # transformers would read the vocabulary as one of word pieces.
+    settings = folder / "tokenizer_config.json"
+    stated = json.loads(settings.read_text(encoding="utf-8")) if settings.exists() else {}
+    settings.write_text(json.dumps(stated | {"tokenizer_class": "PreTrainedTokenizerFast"}), encoding="utf-8")
 
 
 def package_folder() -> Path:

@@ -1,5 +1,6 @@
 """The stages of an export: trace, rewrite, verify, convert, write."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def export_model(
     interventions: bool = False,
     graphs: list[ExportedGraph] | None = None,
     largest_size: int = 0,
+    report: Callable[[str], None] = lambda stage: None,
 ) -> BundleFolder:
     """Export a model, verify its graphs, and write REPOSITORY/<model>/<version> completely or not at all.
 
@@ -42,6 +44,7 @@ def export_model(
         interventions: add a graph whose attention requests can change; float32 alone.
         graphs: graphs that `export.tracing.shared_trace` has built already. They are verified as well.
         largest_size: as of `verify`.
+        report: is called with the name of each stage when it is done.
     Raises:
         ExportError: the model cannot be exported or converted, or a graph's answers differ from PyTorch's.
         BundleError: the bundle cannot be written.
@@ -59,6 +62,7 @@ def export_model(
     trained = round_to_float16(trained) if half_weights else trained
     samples = make_samples(trained)
     graphs = graphs or build_graphs(trained.model, trained.card, interventions=interventions)
+    report("graphs traced")
     if half_weights:
         graphs = [replace(graph, model=store_as_float16(graph.model)) for graph in graphs]
     reference = pytorch_runner.PyTorchReference(trained.model, trained.card)
@@ -67,14 +71,18 @@ def export_model(
     graphs = verified_interventions(graphs, reference, trained.card, comparison)
     if interventions and not any(each.interventions for each in graphs):
         raise ExportError("no map of this model takes interventions: none is the weights of one attention, whole")
+    report("answers compared with PyTorch's")
     if wanted is not Precision.FLOAT32:
         converted = convert(trained, graphs, samples, wanted)
         graphs, comparison = converted.graphs, converted.comparison
         trained = replace(trained, metrics=converted.metrics)
+        report(f"converted to {wanted}")
     exported = ExportedModel(
         _description(trained, wanted), trained.card, tuple(trained.examples), tuple(samples), tuple(graphs), comparison
     )
-    return write_exported(exported, repository, version=version)
+    folder = write_exported(exported, repository, version=version)
+    report("bundle written and checked")
+    return folder
 
 
 def _description(trained: TrainedModel, precision: Precision) -> model_pb2.ModelDescription:

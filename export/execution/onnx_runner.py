@@ -1,11 +1,14 @@
 """Execution of exported graphs in ONNX Runtime."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
+
+from onnx import ModelProto, TensorProto
 
 from bundle.offline import disable_telemetry
 from bundle.values import Array
@@ -30,6 +33,10 @@ def onnx_runtime() -> ModuleType:
     return onnxruntime  # type: ignore[no-any-return]
 
 
+# What ONNX Runtime says of an operator without code for its types.
+_NO_KERNEL = re.compile(r"Could not find an implementation for \w+\(\d+\) node with name '(?P<name>[^']+)'")
+
+
 class GraphSession:
     """A graph in an ONNX Runtime session on the CPU.
 
@@ -47,7 +54,9 @@ class GraphSession:
         try:
             self._session: Any = self._open(ort, options)
         except Exception as error:  # ONNX Runtime raises its own C++ errors
-            raise ExportError(f"ONNX Runtime cannot load the graph {graph.name}: {error}") from error
+            raise ExportError(
+                f"ONNX Runtime cannot load the graph {graph.name}: {_missing_kernel(str(error), graph.model) or error}"
+            ) from error
 
     def _open(self, ort: ModuleType, options: Any) -> Any:
         with TemporaryDirectory() as scratch:  # a large graph is loaded from files
@@ -78,6 +87,22 @@ class GraphSession:
             raise ExportError(
                 f"ONNX Runtime fails in the graph {self.graph.name} on inputs of the shapes {shapes}: {error}"
             ) from error
+
+
+def _missing_kernel(error: str, model: ModelProto) -> str:
+    """Return a sentence on an operator that ONNX Runtime does not compute for a type; empty for another error."""
+    found = _NO_KERNEL.search(error)
+    node = next((each for each in model.graph.node if found is not None and each.name == found["name"]), None)
+    if node is None:
+        return ""
+    graph = model.graph
+    types = {each.name: each.type.tensor_type.elem_type for each in (*graph.value_info, *graph.input, *graph.output)}
+    types |= {each.name: each.data_type for each in graph.initializer}
+    stated = {TensorProto.DataType.Name(types[each]).lower() for each in (*node.input, *node.output) if types.get(each)}
+    return (
+        f"it has no {node.op_type} of {' and '.join(sorted(stated)) or 'these types'} on CPUs; "
+        "let the module compute that with another type, such as float32"
+    )
 
 
 # Runs a graph another time, given the outputs of a run with whole maps, and returns the outputs as they are then.

@@ -1,7 +1,8 @@
 """The commands `limelight import` and `limelight inspect`. Libraries are imported when an import begins."""
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -38,7 +39,10 @@ def import_hf(
         ),
     ] = "",
     pooling: Annotated[
-        str, typer.Option(help="How tokens' vectors become one, for an embedding without modules.json: mean, cls, max.")
+        str,
+        typer.Option(
+            help="How tokens' vectors become one, for an embedding without modules.json: mean, cls, max, lasttoken."
+        ),
     ] = "",
     label: Annotated[
         list[str] | None, typer.Option(help="Class of a picture, for a model that compares pictures with texts.")
@@ -48,7 +52,7 @@ def import_hf(
         str, typer.Option(help="Text of a class, in which {} stands for its label.")
     ] = "a photo of a {}.",
     language: Annotated[
-        str, typer.Option(help="Language of speech, such as en; the model detects it unless given.")
+        str, typer.Option(help="Language of speech, such as en or English; the model detects it unless given.")
     ] = "",
     example: Annotated[
         list[str] | None, typer.Option(help="Text for the server's self-test; a pair's texts are separated by a tab.")
@@ -102,6 +106,7 @@ def import_hf(
             version=version,
             precision=precision,
             half_weights=half_weights,
+            report=_stopwatch(),
         )
     within = "" if precision is Precision.FLOAT32 else f", within the tolerances fitted for {precision}"
     typer.echo(f"{written.path}: answers and maps equal transformers' eager attention{within}")
@@ -183,6 +188,19 @@ def inspect(
         typer.echo(f"not run on random inputs: {found.problem}")
     if write_card is not None:
         typer.echo(f"wrote {write_card}")
+
+
+def _stopwatch() -> Callable[[str], None]:
+    """Return a function that prints a stage that is done, and the time since the stage before it."""
+    since = time.monotonic()
+
+    def report(stage: str) -> None:
+        nonlocal since
+        now = time.monotonic()
+        typer.echo(f"{stage}: {now - since:.1f} s", err=True)
+        since = now
+
+    return report
 
 
 def _rows_and_columns(size: str) -> tuple[int, int] | None:

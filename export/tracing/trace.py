@@ -199,6 +199,11 @@ def _root_cause(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    found = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)'", str(error))
+    if found is not None:
+        # transformers' usual way to run experts; another one can be exported.
+        way = '; call model.set_experts_implementation("batched_mm") first' if "grouped_mm" in found[1] else ""
+        return f"ONNX has no operator for {found[1]}{way}"
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 

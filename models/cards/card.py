@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bundle.preprocess import Preprocessor
@@ -53,6 +54,11 @@ class Card:
 
     def preprocessor(self) -> Preprocessor:
         """The preprocessing that a bundle of this card will declare."""
+        return self._preprocessor
+
+    @cached_property
+    def _preprocessor(self) -> Preprocessor:
+        """Made once: a large tokenizer takes half a second."""
         return Preprocessor.from_parts(self.bundle(), self.files)
 
     def bound(self) -> dict[str, BoundTensor]:

@@ -164,3 +164,49 @@ def test_without_a_runtime_it_says_what_to_install(tmp_path: Path, monkeypatch: 
     with pytest.raises(ExportError, match=r"ONNX Runtime, which is not installed: ") as refused:
         export(tiny.Reader(), tmp_path)
     assert str(refused.value).endswith(installing.extra("train,serve"))
+
+
+class InBfloat16(tiny.Reader):
+    """Computes with a type that ONNX Runtime has no code for, as the biases of Falcon are."""
+
+    def forward(self, **tensors: torch.Tensor) -> Answer:
+        answer = super().forward(**tensors)
+        outputs = {name: (each.to(torch.bfloat16) * 2).float() for name, each in answer.outputs.items()}
+        return Answer(outputs, answer.maps)
+
+
+@torch.library.custom_op("limelight_tests::doubled", mutates_args=())
+def doubled(values: torch.Tensor) -> torch.Tensor:
+    return values * 2
+
+
+@doubled.register_fake
+def _(values: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(values)
+
+
+class ByAnOperatorOfItsOwn(tiny.Reader):
+    """Computes with an operator that ONNX lacks, as transformers' experts do."""
+
+    def forward(self, **tensors: torch.Tensor) -> Answer:
+        answer = super().forward(**tensors)
+        return Answer({name: doubled(each) for name, each in answer.outputs.items()}, answer.maps)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            InBfloat16,
+            r"the graph main: it has no Mul of bfloat16 on CPUs; let the module compute that with another type",
+        ),
+        (ByAnOperatorOfItsOwn, r"PyTorch cannot export the model: ONNX has no operator for limelight_tests\.doubled"),
+    ],
+)
+def test_an_operator_that_cannot_be_computed_is_named_in_a_sentence(
+    model: type[tiny.Reader], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ExportError, match=message) as caught:
+        export(model(), tmp_path)
+    assert "\n" not in caught.value.message
+    assert left(tmp_path) == []

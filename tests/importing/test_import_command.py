@@ -1,5 +1,6 @@
 """The command `limelight import`: what it prints."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ def test_an_import_says_what_it_wrote_and_how_close_it_is(tmp_path: Path, capsys
     repository = tmp_path / "repository"
     arguments = ["--name", "tone", "--version", "3", "--max-tokens", "50", "--half-weights"]
     assert main(["import", "hf", str(folder), "--repository", str(repository), *arguments]) == 0
-    first, *lines = capsys.readouterr().out.splitlines()
+    captured = capsys.readouterr()
+    first, *lines = captured.out.splitlines()
+    assert re.search(r"files checked: \d+\.\d s\ntoken ids compared with transformers': \d+\.\d s\n", captured.err)
     assert first == f"{repository / 'tone' / '3'}: answers and maps equal transformers' eager attention"
     assert [line.split(":")[0].strip() for line in lines[:2]] == ["logits", "encoder.0.self"]
     assert lines[2].startswith("serve it with: ") and str(repository) in lines[2]

@@ -20,9 +20,12 @@ _RECORDS = frozenset(
     sbert_ce_default_activation_function _num_labels name
     bos_token_id eos_token_id sep_token_id cls_token_id mask_token_id decoder_start_token_id unk_token_id
     keys_to_ignore_at_inference is_composition summary_last_dropout model_name tie_encoder_decoder
-    tf_legacy_loss
+    tf_legacy_loss _attn_implementation_autoset transformers.js_config
+    unsloth_version unsloth_fixed
     """.split()
 )
+# Largest number of a configuration; and of layers, each of which is made before a weight is read.
+_LARGEST, _MOST_LAYERS = 2**31 - 1, 2**12
 # Defaults of generation, which older versions wrote into every configuration. No forward pass reads them.
 _GENERATION = frozenset(
     """
@@ -80,13 +83,16 @@ class Fields:
             if name in self.only:
                 if not self.only[name].holds(value):
                     raise CheckpointError(
-                        f"config.json states {name} {_short(value)}, which is not computed; "
+                        f"config.json states {name} {short(value)}, which is not computed; "
                         f"it can be {self.only[name].described}"
                     )
-            elif name not in self.used | self.harmless | _RECORDS | _GENERATION:
+            elif isinstance(value, int) and abs(value) > (_MOST_LAYERS if name.endswith("layers") else _LARGEST):
+                raise CheckpointError(f"config.json states {name} {short(value)}, which no model has")
+            elif value is not None and name not in self.used | self.harmless | _RECORDS | _GENERATION:
                 raise CheckpointError(
-                    f"config.json states {name} {_short(value)}, which is not classified for "
-                    f"{config.get('model_type')}: it could change the attention unseen"
+                    f"config.json states {name} {short(value)}, which is not classified for "
+                    f"{config.get('model_type')}: it could change the attention unseen; "
+                    "remove it where it is no more than a note of a tool"
                 )
         return tuple(sorted(name for name in config if name in self.harmless))
 
@@ -96,6 +102,7 @@ def fields(used: str, *, harmless: str = "", only: Mapping[str, Condition] | Non
     return Fields(frozenset(used.split()), frozenset(harmless.split()), dict(only or {}))
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Return a value as it is written in Python, in at most 40 characters."""
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}…"

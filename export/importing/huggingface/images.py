@@ -1,4 +1,4 @@
-"""Pictures of checkpoints: what preprocessor_config.json states, as steps of a bundle."""
+"""Pictures of checkpoints: what their processor states, as steps of a bundle."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,9 @@ from typing import Any
 
 from bundle.v1 import bundle_pb2
 from export.errors import CheckpointError
-from export.importing.huggingface.checkpoint import Checkpoint
+from export.importing.huggingface.checkpoint import Checkpoint, Processor
 from models.cards.inputs import ImageInput
 
-PREPROCESSOR = "preprocessor_config.json"
 # Pillow's numbers of resampling.
 _RESAMPLING = {
     0: bundle_pb2.RESAMPLING_NEAREST,
@@ -27,6 +26,8 @@ _KNOWN = frozenset(
 _OF_DETECTION = frozenset(
     "do_pad pad_and_return_pixel_mask pad_size max_size format annotations do_convert_annotations".split()
 )
+# Processors that cut pictures to their centre and resize with bicubic interpolation, unless a file states otherwise.
+_CUTTING = frozenset({"clip", "deit"})
 _RECORDS = frozenset(
     """
     image_processor_type feature_extractor_type processor_class _processor_class _valid_processor_keys data_format
@@ -80,23 +81,24 @@ def image_input(
         default_to_square: whether a size that is one number is that of both sides; else it is that of the shorter one.
 
     Raises:
-        CheckpointError: preprocessor_config.json is missing, states something unknown, or makes pictures of another
+        CheckpointError: the processor is missing, states something unknown, or makes pictures of another
             size or number of channels.
     """
     stated = _stated(checkpoint, _KNOWN)
-    shortest = _shortest(stated.get("size"), default_to_square=default_to_square)
+    is_cut = stated.fields.get("do_center_crop", checkpoint.model_type in _CUTTING)
+    shortest = _shortest(stated.fields.get("size"), default_to_square=default_to_square)
     resized = _size(stated, "size") if shortest is None else (shortest, shortest)
-    if shortest is not None and not stated.get("do_center_crop"):
+    if shortest is not None and not is_cut:
         raise CheckpointError(
-            f"{PREPROCESSOR} states the size of the shorter side without do_center_crop; the model takes one size"
+            f"{stated.file} states the size of the shorter side without do_center_crop; the model takes one size"
         )
-    crop = _size(stated, "crop_size") if stated.get("do_center_crop") else resized
+    crop = _size(stated, "crop_size") if is_cut else resized
     if crop != (size, size) or min(resized) < size:
         made = min(crop[0], resized[0]), min(crop[1], resized[1])
         raise CheckpointError(
-            f"{PREPROCESSOR} makes pictures of {made[0]} x {made[1]} pixels; the model takes {size} x {size}"
+            f"{stated.file} makes pictures of {made[0]} x {made[1]} pixels; the model takes {size} x {size}"
         )
-    return _input(stated, (size, size), channels, resized=resized, covered=shortest is not None)
+    return _input(checkpoint, stated, (size, size), channels, resized=resized, covered=shortest is not None)
 
 
 def stretched_input(checkpoint: Checkpoint, channels: int, size: tuple[int, int] | None) -> CheckpointImageInput:
@@ -106,45 +108,54 @@ def stretched_input(checkpoint: Checkpoint, channels: int, size: tuple[int, int]
         size: rows and columns in place of those that the checkpoint states.
 
     Raises:
-        CheckpointError: preprocessor_config.json is missing, states something unknown, a cut or padding, or no rows and
+        CheckpointError: the processor is missing, states something unknown, a cut or padding, or no rows and
             columns while `size` is None.
     """
     stated = _stated(checkpoint, _KNOWN | _OF_DETECTION)
     for name in ("do_center_crop", "pad_size"):
-        if stated.get(name):
-            raise CheckpointError(f"{PREPROCESSOR} states {name} {stated[name]!r}; boxes are of the whole picture")
-    found = stated.get("size")
+        if stated.fields.get(name):
+            raise CheckpointError(
+                f"{stated.file} states {name} {stated.fields[name]!r}; boxes are of the whole picture"
+            )
+    found = stated.fields.get("size")
     if size is None and not (isinstance(found, Mapping) and found.keys() == {"height", "width"}):
         raise CheckpointError(
-            f"{PREPROCESSOR} states size {found!r}, which keeps the aspect ratio; a bundle takes pictures of one size: "
+            f"{stated.file} states size {found!r}, which keeps the aspect ratio; a bundle takes pictures of one size: "
             "--size 800x1056 stretches every picture to 800 rows and 1056 columns"
         )
     made = size or _size(stated, "size")
-    return _input(stated, made, channels, resized=made, covered=False)
+    return _input(checkpoint, stated, made, channels, resized=made, covered=False)
 
 
-def _stated(checkpoint: Checkpoint, known: frozenset[str]) -> Mapping[str, Any]:
+def _stated(checkpoint: Checkpoint, known: frozenset[str]) -> Processor:
     """Read the processor. Raises CheckpointError where it is missing, or states something that is not known."""
-    stated = checkpoint.table(PREPROCESSOR)
-    if not stated:
-        raise CheckpointError(f"the checkpoint has no {PREPROCESSOR}, which states how a picture becomes pixels")
-    if unknown := sorted(stated.keys() - known - _RECORDS):
+    found = checkpoint.processor("image_processor")
+    if unknown := sorted(found.fields.keys() - known - _RECORDS):
         raise CheckpointError(
-            f"{PREPROCESSOR} states {unknown[0]} {stated[unknown[0]]!r}, which is not classified: "
+            f"{found.file} states {unknown[0]} {found.fields[unknown[0]]!r}, which is not classified: "
             "it could change the pixels unseen"
         )
     for name in ("do_resize", "do_rescale", "do_normalize"):
-        if stated.get(name, True) is not True:
-            raise CheckpointError(f"{PREPROCESSOR} states {name} {stated[name]!r}; it can be True")
-    return stated
+        if found.fields.get(name, True) is not True:
+            raise CheckpointError(f"{found.file} states {name} {found.fields[name]!r}; it can be True")
+    return found
 
 
 def _input(
-    stated: Mapping[str, Any], size: tuple[int, int], channels: int, *, resized: tuple[int, int], covered: bool
+    checkpoint: Checkpoint,
+    stated: Processor,
+    size: tuple[int, int],
+    channels: int,
+    *,
+    resized: tuple[int, int],
+    covered: bool,
 ) -> CheckpointImageInput:
-    resampling = stated.get("resample", 2)
-    if resampling not in _RESAMPLING:
-        raise CheckpointError(f"{PREPROCESSOR} states resample {resampling!r}; it can be 0, 1, 2 or 3")
+    resampling = stated.fields.get("resample", 3 if checkpoint.model_type in _CUTTING else 2)
+    if not isinstance(resampling, int) or resampling not in _RESAMPLING:
+        raise CheckpointError(f"{stated.file} states resample {resampling!r}; it can be 0, 1, 2 or 3")
+    scale = stated.fields.get("rescale_factor", 1 / 255)
+    if not isinstance(scale, int | float):
+        raise CheckpointError(f"{stated.file} states rescale_factor {scale!r}; it is a number")
     mean, deviation = (_of_channels(stated, name, channels) for name in ("image_mean", "image_std"))
     rows, columns = size
     return CheckpointImageInput(
@@ -155,7 +166,7 @@ def _input(
         resized=resized,
         covered=covered,
         resampling=_RESAMPLING[resampling],
-        scale=float(stated.get("rescale_factor", 1 / 255)),
+        scale=float(scale),
     )
 
 
@@ -168,22 +179,22 @@ def _shortest(size: Any, *, default_to_square: bool) -> int | None:
     return None
 
 
-def _size(stated: Mapping[str, Any], name: str) -> tuple[int, int]:
+def _size(stated: Processor, name: str) -> tuple[int, int]:
     """Read rows and columns. Raises CheckpointError for another form of size."""
-    found = stated.get(name)
+    found = stated.fields.get(name)
     if isinstance(found, int):
         return found, found
     if isinstance(found, Mapping) and isinstance(found.get("height"), int) and isinstance(found.get("width"), int):
         return found["height"], found["width"]
-    raise CheckpointError(f"{PREPROCESSOR} states {name} {found!r}; it is a number, or height and width")
+    raise CheckpointError(f"{stated.file} states {name} {found!r}; it is a number, or height and width")
 
 
-def _of_channels(stated: Mapping[str, Any], name: str, channels: int) -> list[float]:
-    found = stated.get(name)
+def _of_channels(stated: Processor, name: str, channels: int) -> list[float]:
+    found = stated.fields.get(name)
     if (
         not isinstance(found, list)
         or len(found) != channels
         or not all(isinstance(each, int | float) for each in found)
     ):
-        raise CheckpointError(f"{PREPROCESSOR} states {name} {found!r}; the model has {channels} channels")
+        raise CheckpointError(f"{stated.file} states {name} {found!r}; the model has {channels} channels")
     return [float(each) for each in found]

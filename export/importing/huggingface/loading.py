@@ -23,13 +23,13 @@ def load_config(checkpoint: Checkpoint, *, without: Collection[str] = ()) -> Any
     from transformers import AutoConfig
 
     try:
-        with _quiet():
+        with quiet():
             if without:
                 fields = {name: value for name, value in checkpoint.config.items() if name not in without}
                 return AutoConfig.for_model(**fields)
             return AutoConfig.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers raises many types
-        raise CheckpointError(f"transformers cannot read config.json: {_first_line(error)}") from error
+        raise CheckpointError(f"transformers cannot read config.json: {first_line(error)}") from error
 
 
 def load_model(checkpoint: Checkpoint, auto_class: str, **options: Any) -> nn.Module:
@@ -46,7 +46,7 @@ def load_model(checkpoint: Checkpoint, auto_class: str, **options: Any) -> nn.Mo
 
     maker = getattr(transformers, auto_class)
     try:
-        with _quiet():
+        with quiet():
             model, report = maker.from_pretrained(
                 checkpoint.folder,
                 local_files_only=True,
@@ -58,7 +58,7 @@ def load_model(checkpoint: Checkpoint, auto_class: str, **options: Any) -> nn.Mo
                 **options,
             )
     except Exception as error:  # transformers raises many types
-        raise CheckpointError(f"transformers cannot load the weights: {_first_line(error)}") from error
+        raise CheckpointError(f"transformers cannot load the weights: {first_line(error)}") from error
     if missing := sorted(report["missing_keys"]):
         raise CheckpointError(
             f"the checkpoint has no weights for {_listed(missing)} of {type(model).__name__}; "
@@ -86,13 +86,14 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence transformers while it loads: what matters of its report is checked."""
     from transformers.utils import logging as library_logging
 

@@ -1,8 +1,7 @@
-"""Recordings of checkpoints: what preprocessor_config.json states, as steps of a bundle."""
+"""Recordings of checkpoints: what their processor states, as steps of a bundle."""
 
 from export.errors import CheckpointError
 from export.importing.huggingface.checkpoint import Checkpoint
-from export.importing.huggingface.images import PREPROCESSOR
 from models.cards.inputs import AudioInput
 
 # transformers' feature extractor of Whisper, whatever is stated.
@@ -26,30 +25,27 @@ def audio_input(checkpoint: Checkpoint, *, mels: int, frames: int) -> AudioInput
     Args:
         mels, frames: of the spectrogram that the model takes.
     Raises:
-        CheckpointError: preprocessor_config.json is missing, states something unknown, or makes another spectrogram.
+        CheckpointError: the processor is missing, states something unknown, or makes another spectrogram.
     """
-    stated = checkpoint.table(PREPROCESSOR)
-    if not stated:
-        raise CheckpointError(
-            f"the checkpoint has no {PREPROCESSOR}, which states how a recording becomes a spectrogram"
-        )
+    processor = checkpoint.processor("feature_extractor")
+    stated = processor.fields
     for name, value in stated.items():
         if name in _ONLY:
             if value != _ONLY[name]:
-                raise CheckpointError(f"{PREPROCESSOR} states {name} {value!r}; it can be {_ONLY[name]!r}")
+                raise CheckpointError(f"{processor.file} states {name} {value!r}; it can be {_ONLY[name]!r}")
         elif name in _DEFAULTS:
             if not isinstance(value, int) or value < 1:
-                raise CheckpointError(f"{PREPROCESSOR} states {name} {value!r}; it is a positive number")
+                raise CheckpointError(f"{processor.file} states {name} {value!r}; it is a positive number")
         elif name not in _RECORDS:
             raise CheckpointError(
-                f"{PREPROCESSOR} states {name} {value!r}, which is not classified: "
+                f"{processor.file} states {name} {value!r}, which is not classified: "
                 "it could change the spectrogram unseen"
             )
     sizes = {name: int(stated.get(name, default)) for name, default in _DEFAULTS.items()}
     made = sizes["feature_size"], sizes["chunk_length"] * sizes["sampling_rate"] // sizes["hop_length"]
     if made != (mels, frames):
         raise CheckpointError(
-            f"{PREPROCESSOR} makes spectrograms of {made[0]} x {made[1]} numbers; the model takes {mels} x {frames}"
+            f"{processor.file} makes spectrograms of {made[0]} x {made[1]} numbers; the model takes {mels} x {frames}"
         )
     rate, seconds = sizes["sampling_rate"], sizes["chunk_length"]
     return AudioInput(

@@ -1,4 +1,4 @@
-"""Tokenizers of checkpoints: tokenizer.json as it is, or a WordPiece vocabulary that transformers converts."""
+"""Tokenizers of checkpoints: tokenizer.json as it is, or as it is made of a vocabulary."""
 
 import json
 from collections.abc import Mapping
@@ -10,46 +10,67 @@ from export.errors import CheckpointError
 from export.importing.huggingface.checkpoint import TOKENIZER, TOKENIZER_CONFIG, Checkpoint
 from models.cards.inputs import Tokenizer
 
-_VOCABULARY = "vocab.txt"
-# Tokenizers that are no more than a WordPiece vocabulary and BERT's rules.
-_WORDPIECE = {"bert", "distilbert", "electra"}
+# What `tokenizer_conversion` makes beside tokenizer.json where outputs have a vocabulary of their own.
+OUTPUT_TOKENIZER = "output.tokenizer.json"
+SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
+# Files of vocabularies that are converted; each is complete with all of a line.
+_VOCABULARIES = (
+    ("vocab.txt",),
+    ("vocab.json", "merges.txt"),
+    *((name,) for name in SENTENCEPIECE_FILES),
+)
+_MARIAN = ("source.spm", "target.spm", "vocab.json")
 # transformers writes a number of this size where a tokenizer has no limit.
 _NO_LIMIT = 10**9
 _SWITCHES = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
 
 
-def read_tokenizer(checkpoint: Checkpoint, vocabulary: int) -> Tokenizer:
+def check_vocabulary(checkpoint: Checkpoint) -> None:
+    """Check that a tokenizer is there, or can be made. Raises CheckpointError that names the files that are wanted."""
+    if checkpoint.text(TOKENIZER) is not None:
+        return
+    kinds = (_MARIAN,) if checkpoint.model_type == "marian" else _VOCABULARIES
+    if any(all(checkpoint.file(name) is not None for name in names) for names in kinds):
+        return
+    wanted = "; ".join(" and ".join(names) for names in kinds)
+    raise CheckpointError(
+        f"the checkpoint has no {TOKENIZER}, and no vocabulary that is converted ({wanted}); "
+        "copy the files of its tokenizer into the folder"
+    )
+
+
+def read_tokenizer(checkpoint: Checkpoint, vocabulary: int, name: str = TOKENIZER) -> Tokenizer:
     """Read the tokenizer of a checkpoint.
 
     Args:
         vocabulary: number of token ids that the model embeds.
+        name: of the file.
     Raises:
-        CheckpointError: there is no fast tokenizer, its files contradict each other, a server would refuse it, or it
-            has more tokens than the model.
+        CheckpointError: there is none, its files contradict each other, a server would refuse it, or it has more tokens
+            than the model.
     """
-    text = checkpoint.text(TOKENIZER)
+    text = checkpoint.text(name)
     if text is None:
-        text = _convert_wordpiece(checkpoint)
-    else:
-        _check_switches(text, checkpoint.table(TOKENIZER_CONFIG))
+        raise CheckpointError(f"the checkpoint has no {name}")
+    _check_switches(text, checkpoint.table(TOKENIZER_CONFIG))
     try:
         loaded = load_tokenizer(text)
     except BundleError as error:
-        raise CheckpointError(f"{TOKENIZER}: {error.message}") from error
+        raise CheckpointError(f"{name}: {error.message}") from error
     largest = max(loaded.get_vocab(with_added_tokens=True).values(), default=-1)
     if largest >= vocabulary:
         raise CheckpointError(
-            f"{TOKENIZER} has the token id {largest}, but the model embeds {vocabulary} tokens; are they of one model?"
+            f"{name} has the token id {largest}, but the model embeds {vocabulary} tokens; are they of one model?"
         )
-    return Tokenizer(text=text, first=0, size=vocabulary)
+    return Tokenizer(text=text, file=name, first=0, size=vocabulary)
 
 
 def token_limit(checkpoint: Checkpoint, positions: int) -> int:
     """Return the most tokens of an input: what the model has positions for, or less where the tokenizer states less."""
     stated = checkpoint.table(TOKENIZER_CONFIG).get("model_max_length")
     if isinstance(stated, int | float) and 0 < stated < _NO_LIMIT:
-        return min(positions, int(stated))
-    return positions
+        positions = min(positions, int(stated))
+    return min(positions, _NO_LIMIT)
 
 
 def adds_special_tokens(tokenizer: Tokenizer) -> bool:
@@ -65,28 +86,12 @@ def token_id(tokenizer: Tokenizer, checkpoint: Checkpoint, role: str) -> int | N
     return None if found is None else int(found)
 
 
-def _convert_wordpiece(checkpoint: Checkpoint) -> str:
-    if checkpoint.model_type not in _WORDPIECE or not (checkpoint.folder / _VOCABULARY).is_file():
-        name = checkpoint.table(TOKENIZER_CONFIG).get("tokenizer_class") or f"the tokenizer of {checkpoint.model_type}"
-        raise CheckpointError(
-            f"the checkpoint has no {TOKENIZER}, and {name} is not a WordPiece vocabulary; save it as a fast tokenizer"
-        )
-    from transformers import BertTokenizer
-
-    switches = {name: value for name, value in checkpoint.table(TOKENIZER_CONFIG).items() if name in _SWITCHES}
-    try:
-        made = BertTokenizer.from_pretrained(checkpoint.folder, local_files_only=True, **switches)
-        return str(made.backend_tokenizer.to_str())
-    except Exception as error:  # transformers raises many types
-        raise CheckpointError(f"transformers cannot convert {_VOCABULARY}: {error}") from error
-
-
 def _check_switches(text: str, config: Mapping[str, Any]) -> None:
     """Check that tokenizer_config.json does not contradict the normaliser of tokenizer.json."""
     try:
         content = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"{TOKENIZER} is not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{TOKENIZER} is not JSON that can be read: {type(error).__name__}") from error
     normaliser = content.get("normalizer") if isinstance(content, dict) else None
     if not isinstance(normaliser, dict) or normaliser.get("type") != "BertNormalizer":
         return

@@ -8,28 +8,13 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
+from export.importing.huggingface.architectures.architecture import PackingPlaces
 from models.attention.export_markers import is_marking
 from models.attention.token_packing import Packing
-
-
-@dataclass(frozen=True)
-class PackingPlaces:
-    """Modules of an encoder by their names; regular expressions that match whole names below the base model.
-
-    Attributes:
-        packed: modules whose output is packed: embeddings.
-        unpacked: modules whose output is unpacked: projections to queries, keys and values, and the last of the model.
-        packed_inputs: modules whose first input is packed: what follows attention.
-    """
-
-    packed: str
-    unpacked: str
-    packed_inputs: str
 
 
 @contextlib.contextmanager

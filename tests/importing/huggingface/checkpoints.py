@@ -16,6 +16,8 @@ from models.cards.card import TrainedModel
 TOKENS = 128  # the most of a sequence; with four heads its maps are large enough to be optional
 HEADS = 4
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "dog", "ran", "where", "did")
+# The class of transformers that takes tokenizer.json as it is, whatever the architecture.
+GENERIC = "PreTrainedTokenizerFast"
 # Special tokens in the order of their ids.
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -78,7 +80,7 @@ def write_checkpoint(
     model.save_pretrained(folder)
     (folder / "tokenizer.json").write_text(tokenizer(special))
     roles = {f"{role}_token": token for role, token in _ROLES[special].items()}
-    write_json(folder / "tokenizer_config.json", {"model_max_length": TOKENS, **roles})
+    write_json(folder / "tokenizer_config.json", {"model_max_length": TOKENS, "tokenizer_class": GENERIC, **roles})
     return folder
 
 

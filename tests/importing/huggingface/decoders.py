@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tests.importing.huggingface.checkpoints import write_json
+from tests.importing.huggingface.checkpoints import GENERIC, write_json
 
 VOCABULARY = 300
 POSITIONS = 96
@@ -52,14 +52,17 @@ def write_generating(
         elif name.endswith("sinks"):
             torch.nn.init.normal_(parameter, std=1.0)
     model.save_pretrained(folder)
-    (folder / "tokenizer.json").write_text(tokenizer(begins=begins))
-    write_json(folder / "tokenizer_config.json", {"model_max_length": 10**30})
+    # transformers' class for Qwen 2 always composes characters.
+    (folder / "tokenizer.json").write_text(tokenizer(begins=begins, composes=library_name == "Qwen2"))
+    write_json(folder / "tokenizer_config.json", {"model_max_length": 10**30, "tokenizer_class": GENERIC})
     return folder
 
 
-def tokenizer(*, begins: bool) -> str:
-    """A byte-level tokenizer, which may put a begin token in front of a text."""
+def tokenizer(*, begins: bool, composes: bool = False) -> str:
+    """A byte-level tokenizer, which may put a begin token in front of a text, and compose characters."""
     made = Tokenizer(models.BPE())
+    if composes:
+        made.normalizer = normalizers.NFC()
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     special = ["<pad>", "<s>", "</s>"]
@@ -123,6 +126,9 @@ DECODERS = {
         positions=48,
     ),
     "mistral": Decoder("Mistral", lambda: _sizes(head_dim=8, sliding_window=5)),
+    "mixtral": Decoder(
+        "Mixtral", lambda: _sizes(head_dim=8, sliding_window=5, num_local_experts=4, num_experts_per_tok=2)
+    ),
     "qwen2": Decoder("Qwen2", lambda: _sizes(use_sliding_window=True, sliding_window=5, max_window_layers=1)),
     "qwen3": Decoder("Qwen3", lambda: _sizes(head_dim=16)),
     "gemma2": Decoder("Gemma2", lambda: _sizes(**_GEMMA, attn_logit_softcapping=2.0, final_logit_softcapping=5.0)),

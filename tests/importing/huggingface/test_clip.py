@@ -229,3 +229,18 @@ def test_a_field_of_a_tower_that_is_not_known_is_refused(
     change_config(folder, **{tower: stated | field})
     with pytest.raises(CheckpointError, match=message):
         read_model(folder, task="image-embedding")
+
+
+def test_pictures_are_read_as_the_file_of_a_whole_processor_states(folder: Path, tmp_path: Path) -> None:
+    """As transformers 5 saves it; another tool left fields of null."""
+    made = write(tmp_path / "clip")
+    options = ImportOptions(labels=("cat", "dog"))
+    before = read_model(made, options=options).card.description
+    library = transformers.PreTrainedTokenizerFast(tokenizer_file=str(made / "tokenizer.json"))
+    image_processor = transformers.CLIPImageProcessor.from_pretrained(made)
+    (made / "preprocessor_config.json").unlink()
+    transformers.CLIPProcessor(image_processor, library).save_pretrained(made)
+    stated = json.loads((made / "processor_config.json").read_text())
+    stated["image_processor"] |= {"do_pad": None, "something_new": None, "do_center_crop": None, "resample": None}
+    write_json(made / "processor_config.json", stated)
+    assert read_model(made, options=options).card.description == before

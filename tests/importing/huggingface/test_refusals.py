@@ -1,7 +1,9 @@
 """Checkpoints that cannot be imported are refused in one sentence, before anything is computed."""
 
 import json
+import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from export.importing.huggingface.checkpoint import read_checkpoint
 from export.importing.huggingface.convert_weights import convert_weights
 from export.importing.huggingface.importer import read_model
 from export.importing.huggingface.tasks.task import ImportOptions
-from tests.importing.huggingface.checkpoints import change_config, tokenizer, write_json
+from tests.importing.huggingface.checkpoints import change_config, stated_pooling, tokenizer, write_json
 from tests.importing.huggingface.decoders import DECODERS
 from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS
 from tests.importing.huggingface.encoders import ENCODERS
@@ -112,6 +114,98 @@ def test_a_folder_without_configuration_or_weights_is_refused(folder: Path, tmp_
     assert "config.json of the checkpoint is not JSON" in refused(folder)
 
 
+def test_a_name_on_a_hub_is_refused_with_the_command_that_downloads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refused(Path("org/name-v1.5")) == (
+        "org/name-v1.5 is not a folder, and hubs are not read; download it first: "
+        "hf download org/name-v1.5 --local-dir name-v1.5"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"model_type": "bert", "a": ' + "[" * 200_000 + "]" * 200_000 + "}", "nested too deeply"),
+        ('{"model_type": "bert", "hidden_size": 1' + "0" * 5000 + "}", "a number too long"),
+        ("[]", "is not a JSON object"),
+        ('{"architectures": 7, "model_type": ["bert"]}', "states the model_type"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_is_refused(folder: Path, content: str, message: str) -> None:
+    (folder / "config.json").write_text(content)
+    assert message in refused(folder)
+
+
+@pytest.mark.parametrize("place", ["../outside.safetensors", "/absolute", "missing.safetensors", 7])
+def test_an_index_that_leads_out_of_the_folder_is_refused(folder: Path, place: Any) -> None:
+    outside = (folder / "model.safetensors").rename(folder.parent / "outside.safetensors")
+    places = dict.fromkeys(load_file(outside), str(outside) if place == "/absolute" else place)
+    write_json(folder / "model.safetensors.index.json", {"metadata": {}, "weight_map": places})
+    assert re.search("leads out of its folder|which the folder does not have|state the file of each", refused(folder))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "model.safetensors", "tokenizer.json", "README.md", "generation_config.json", "2_Dense/a.json"],
+)
+def test_files_without_an_end_or_of_other_folders_are_refused(folder: Path, name: str) -> None:
+    """Those that only transformers opens as well."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    assert refused(folder) == f"{name} of the checkpoint is not a regular file"
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    assert refused(folder) == f"{name} of the checkpoint is not a regular file"
+    path.unlink()
+    outside = folder.parent / "outside"
+    outside.write_text("{}")
+    path.symlink_to(outside)
+    assert refused(folder) == f"{name} of the checkpoint leads out of its folder; copy the file there"
+    path.unlink()
+    path.symlink_to(path.name)
+    assert "cannot be read" in refused(folder)
+
+
+def test_weights_that_are_cut_off_are_refused(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-10])
+    assert "model.safetensors is damaged or not whole" in refused(folder)
+
+
+def test_a_cache_of_hugging_face_is_read(folder: Path, tmp_path: Path) -> None:
+    """Its snapshots are links to a folder of blobs beside them."""
+    snapshot, blobs = tmp_path / "cache" / "snapshots" / "0a1b", tmp_path / "cache" / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for number, file in enumerate(folder.iterdir()):
+        (snapshot / file.name).symlink_to(Path("..", "..", "blobs", file.rename(blobs / str(number)).name))
+    read_model(snapshot)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"quantization_config": None, "something_new": None},
+        {"unsloth_version": "2025.9.7", "unsloth_fixed": True, "transformers.js_config": {"dtype": "q8"}},
+    ],
+)
+def test_fields_that_say_nothing_are_no_reason_to_refuse(folder: Path, fields: dict[str, Any]) -> None:
+    change_config(folder, **fields)
+    read_model(folder)
+
+
+@pytest.mark.parametrize("name", ["t5", "bart"])
+def test_an_embedder_is_not_imported_as_a_writer_of_texts(tmp_path: Path, name: str) -> None:
+    folder = ENCODER_DECODERS[name].write(tmp_path / "embedder")
+    stated_pooling(folder)
+    assert "as a model of the task embedding, for which" in refused(folder)
+    assert read_model(folder, task="text-to-text").card.description.summary == "Writes a text for a source."
+
+
 def test_pickled_weights_are_refused_with_the_command_that_converts_them(folder: Path, tmp_path: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
@@ -127,6 +221,40 @@ def test_pickled_weights_are_refused_with_the_command_that_converts_them(folder:
     read_model(converted)
     with pytest.raises(CheckpointError, match="exists"):
         convert_weights(folder, converted)
+
+
+def test_files_that_lead_out_or_have_no_end_are_not_copied_by_a_conversion(folder: Path, tmp_path: Path) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    for name, target, message in (
+        ("notes", "/dev/zero", "notes of the checkpoint is not a regular file"),
+        ("runs", "/", "runs of the checkpoint is a link to a folder"),
+        ("deep/notes", "/etc/hostname", "deep/notes of the checkpoint leads out of its folder"),
+    ):
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.symlink_to(target)
+        with pytest.raises(CheckpointError, match=message):
+            convert_weights(folder, tmp_path / "converted")
+        path.unlink()
+    assert not (tmp_path / "converted").exists()
+    convert_weights(folder, tmp_path / "converted")
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("bert", "num_attention_heads", 10**30),
+        ("bert", "num_hidden_layers", 2**20),
+        ("t5", "relative_attention_max_distance", 0),
+        ("llama", "max_position_embeddings", 10**30),
+        ("llama", "num_key_value_heads", 3),
+    ],
+)
+def test_sizes_that_no_model_has_are_refused(tmp_path: Path, name: str, field: str, value: int) -> None:
+    folder = EVERY[name].write(tmp_path / "small")
+    change_config(folder, **{field: value})
+    refused(folder)
 
 
 class Malicious:
@@ -172,7 +300,7 @@ def test_a_task_that_the_checkpoint_does_not_state_must_be_named(folder: Path) -
 
 def test_pooling_that_no_file_states_must_be_named(tmp_path: Path) -> None:
     folder = ENCODERS["bert"].write(tmp_path / "small", "Model")
-    assert "state it: --pooling cls|max|mean|mean_sqrt_len" in refused(folder)
+    assert "state it: --pooling cls|max|mean|mean_sqrt_len|weightedmean|lasttoken" in refused(folder)
     assert "the pooling 'median' is not known" in refused(folder, options=ImportOptions(pooling="median"))
     write_json(folder / "modules.json", [{"type": "sentence_transformers.models.Transformer", "path": ""}])
     assert "modules.json has no module Pooling" in refused(folder)
@@ -182,15 +310,19 @@ def test_pooling_that_no_file_states_must_be_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("1_Pooling/config.json", {"pooling_mode_lasttoken": True}, "states pooling_mode_lasttoken True"),
+        ("1_Pooling/config.json", {"pooling_mode_median": True}, "states pooling_mode_median True"),
         ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}, "states the pooling of nothing"),
-        ("sentence_bert_config.json", {"do_lower_case": True}, "states do_lower_case"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "sentence_bert_config.json states do_lower_case"),
+        # Older versions have a name for each kind of model.
+        ("sentence_xlm-roberta_config.json", {"do_lower_case": True}, "roberta_config.json states do_lower_case"),
         (
             "config_sentence_transformers.json",
             {"prompts": {"query": "query: "}, "default_prompt_name": "query"},
             "puts the prompt 'query' before every text",
         ),
-        ("modules.json", [{"type": "models.Dense", "path": "2_Dense"}], "has the module Dense at '2_Dense'"),
+        ("modules.json", [{"type": "models.CNN", "path": "2_CNN"}], "has the module CNN at '2_CNN'"),
+        ("modules.json", [{"type": "models.Dense", "path": "2_Dense"}], "2_Dense has no model.safetensors"),
+        ("modules.json", [None], "has the module None at ''"),
     ],
 )
 def test_what_sentence_transformers_would_do_beside_is_refused(
@@ -240,23 +372,6 @@ def test_what_transformers_writes_of_the_tokenizers_of_every_architecture_is_rea
     assert {"DebertaV2Tokenizer", "Qwen2Tokenizer", "CLIPTokenizer", "T5Tokenizer"} <= named
     for name in named:
         load_tokenizer(getattr(transformers, name)().backend_tokenizer.to_str())
-
-
-def test_a_slow_tokenizer_is_refused_by_name_unless_it_is_a_wordpiece_vocabulary(folder: Path, tmp_path: Path) -> None:
-    vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
-    (folder / "tokenizer.json").unlink()
-    (folder / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.__getitem__)) + "\n")
-    texts = {"text": "The cat sat on the mat."}
-    from bundle.values import Text
-
-    row = read_model(folder).card.preprocessor().row({"text": Text(texts["text"])})
-    whole = ENCODERS["bert"].write(tmp_path / "whole")
-    expected = read_model(whole).card.preprocessor().row({"text": Text(texts["text"])})
-    assert row.tensors["token_ids"].tolist() == expected.tensors["token_ids"].tolist()
-    (folder / "vocab.txt").unlink()
-    settings = json.loads((folder / "tokenizer_config.json").read_text())
-    write_json(folder / "tokenizer_config.json", settings | {"tokenizer_class": "DebertaV2Tokenizer"})
-    assert "has no tokenizer.json, and DebertaV2Tokenizer is not a WordPiece vocabulary" in refused(folder)
 
 
 def test_the_name_and_the_licence_come_from_the_folder(folder: Path) -> None:

@@ -324,7 +324,7 @@ def test_an_input_that_cannot_be_read_is_refused_by_name(client: limelight.Clien
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"no_timestamps_token_id": None}, "states no token of the model as no_timestamps_token_id"),
+        ({"no_timestamps_token_id": 999}, "states no token of the model as no_timestamps_token_id"),
         ({"suppress_tokens": [999]}, "states no token of the model as suppress_tokens"),
         ({"task_to_id": {}}, "states no token of the model as transcribe of task_to_id"),
         ({"alignment_heads": [[1, 2]]}, r"states alignment_heads \[1, 2\], which the model does not have"),
@@ -366,6 +366,43 @@ def test_a_feature_extractor_that_makes_another_spectrogram_is_refused(
             read_model(folder)
     finally:
         stated.write_text(before)
+
+
+def test_a_feature_extractor_in_the_file_of_a_whole_processor_is_read(tmp_path: Path) -> None:
+    """As transformers 5 saves it, with fields that are null."""
+    made = write(tmp_path / "whisper")
+    before = read_model(made).card.description
+    library = transformers.PreTrainedTokenizerFast(tokenizer_file=str(made / "tokenizer.json"))
+    extractor = transformers.WhisperFeatureExtractor.from_pretrained(made)
+    (made / "preprocessor_config.json").unlink()
+    transformers.WhisperProcessor(extractor, library).save_pretrained(made)
+    stated = json.loads((made / "processor_config.json").read_text())
+    stated["feature_extractor"]["something_new"] = None
+    write_json(made / "processor_config.json", stated)
+    assert not (made / "preprocessor_config.json").exists()
+    assert read_model(made).card.description == before
+
+
+@pytest.mark.parametrize("language", ["en", "EN", "english", "English", "<|en|>", "<|EN|>"])
+def test_a_language_has_the_names_that_transformers_knows(tmp_path: Path, language: str) -> None:
+    by_option = write(tmp_path / "option")
+    by_file = write(tmp_path / "file", generation={"language": language})
+    for read in (read_model(by_option, options=ImportOptions(language=language)), read_model(by_file)):
+        assert isinstance(read.model, ImportedSpeech)
+        assert read.model.allowed is not None
+        assert read.model.allowed[0].nonzero().flatten().tolist() == [ENGLISH]
+
+
+def test_the_token_of_no_times_is_found_where_an_older_file_does_not_state_it(tmp_path: Path) -> None:
+    made = write(tmp_path / "whisper", generation={"no_timestamps_token_id": None})
+    read = read_model(made)
+    assert isinstance(read.model, ImportedSpeech)
+    assert read.model.allowed is not None
+    assert read.model.allowed[2].nonzero().flatten().tolist() == [NO_TIMES]
+    text = (made / "tokenizer.json").read_text()
+    (made / "tokenizer.json").write_text(text.replace("<|notimestamps|>", "<|something|>"))
+    with pytest.raises(CheckpointError, match="states no no_timestamps_token_id, and the tokenizer has no"):
+        read_model(made)
 
 
 def test_every_field_that_transformers_writes_is_classified() -> None:

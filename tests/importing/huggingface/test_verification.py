@@ -166,7 +166,16 @@ def test_a_long_text_is_computed_by_the_fused_operator_with_the_same_numbers(tmp
     """Above 320 tokens context vectors come from the fused operator, and rows of maps from the probe."""
     checkpoint = ENCODERS["bert"].write(tmp_path / "small", num_hidden_layers=1, max_position_embeddings=400)
     (checkpoint / "tokenizer_config.json").write_text("{}")
-    written = import_checkpoint(checkpoint, tmp_path / "repository")
+    stages: list[str] = []
+    written = import_checkpoint(checkpoint, tmp_path / "repository", report=stages.append)
+    assert stages == [
+        "files checked",
+        "token ids compared with transformers'",
+        "weights loaded",
+        "graphs traced",
+        "answers compared with PyTorch's",
+        "bundle written and checked",
+    ]
     assert written.bundle.description.inputs[0].tensors[0].dimensions[0].maximum == 400 > TOKENS
     assert is_fused(onnx.load(written.path / "model.onnx"))
     cases = {each.name: each.cases for each in written.bundle.parity}

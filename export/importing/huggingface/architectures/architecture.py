@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from export.importing.huggingface.fields import PLAIN, Condition, Fields, fields, one_of
-from export.importing.huggingface.token_packing import PackingPlaces
 from models.cards.taxonomy import Citation, Taxonomy
 
 Kind = Literal["encoder", "decoder", "encoder-decoder", "speech", "vision", "two-tower", "detection"]
@@ -27,6 +26,21 @@ _ONLY: Mapping[str, Condition] = {
     # transformers 5 does not read it, and computes absolute positions.
     "position_embedding_type": one_of("absolute"),
 }
+
+
+@dataclass(frozen=True)
+class PackingPlaces:
+    """Modules of an encoder by their names; regular expressions that match whole names below the base model.
+
+    Attributes:
+        packed: modules whose output is packed: embeddings.
+        unpacked: modules whose output is unpacked: projections to queries, keys and values, and the last of the model.
+        packed_inputs: modules whose first input is packed: what follows attention.
+    """
+
+    packed: str
+    unpacked: str
+    packed_inputs: str
 
 
 # BERT and the models that have its modules.

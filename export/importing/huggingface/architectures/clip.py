@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from export.errors import CheckpointError
 from export.importing.huggingface.architectures.architecture import (
     Architecture,
     EncoderArchitecture,
@@ -40,8 +41,10 @@ class TwoTowerArchitecture(Architecture):
         found: set[str] = set()
         for name, tower in towers.items():
             # transformers takes the fields of the second in place of the first.
-            for stated in (config.get(name), config.get(f"{name}_dict")):
-                found.update(tower.fields.check({"model_type": tower.model_type, **(stated or {})}))
+            for stated in (config.get(name) or {}, config.get(f"{name}_dict") or {}):
+                if not isinstance(stated, Mapping):
+                    raise CheckpointError(f"config.json states a {name} that is not an object")
+                found.update(tower.fields.check({"model_type": tower.model_type, **stated}))
         return tuple(sorted(found))
 
 

@@ -1,7 +1,6 @@
 """DistilBERT."""
 
-from export.importing.huggingface.architectures.architecture import EncoderArchitecture, encoder_fields
-from export.importing.huggingface.token_packing import PackingPlaces
+from export.importing.huggingface.architectures.architecture import EncoderArchitecture, PackingPlaces, encoder_fields
 from models.cards.taxonomy import Citation
 
 ARCHITECTURES = (

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from export.importing.huggingface.architectures.architecture import EncoderArchitecture, encoder_fields
+from export.importing.huggingface.architectures.architecture import EncoderArchitecture, PackingPlaces, encoder_fields
 from export.importing.huggingface.fields import one_of
-from export.importing.huggingface.token_packing import PackingPlaces
 from models.cards.taxonomy import Citation
 
 _PADDING = 1  # the modules number positions from behind this id, whatever the configuration states

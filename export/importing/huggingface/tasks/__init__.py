@@ -3,46 +3,27 @@
 from export.errors import CheckpointError
 from export.importing.huggingface.architectures.architecture import Architecture
 from export.importing.huggingface.checkpoint import Checkpoint
-from export.importing.huggingface.tasks.classification import build_classifier, build_pair_classifier
-from export.importing.huggingface.tasks.embedding import build_embedding, states_pooling
-from export.importing.huggingface.tasks.image_classification import build_image_classifier
-from export.importing.huggingface.tasks.masked_words import build_masked_words
-from export.importing.huggingface.tasks.object_detection import build_object_detection
-from export.importing.huggingface.tasks.question_answering import build_question_answering
 from export.importing.huggingface.tasks.task import Task
-from export.importing.huggingface.tasks.text_generation import build_text_generation
-from export.importing.huggingface.tasks.text_to_text import build_text_to_text
-from export.importing.huggingface.tasks.token_classification import build_token_classifier
-from export.importing.huggingface.tasks.transcription import build_transcription, build_translation_of_speech
-from export.importing.huggingface.tasks.two_towers import (
-    build_picture_embedding,
-    build_text_embedding,
-    build_zero_shot,
-)
 
-CROSS_ENCODER = Task("cross-encoder", "encoder", (), build_pair_classifier)
-EMBEDDING = Task("embedding", "encoder", ("Model",), build_embedding)
+MODULES = "modules.json"
+
 TASKS = (
-    Task("classification", "encoder", ("ForSequenceClassification",), build_classifier),
-    CROSS_ENCODER,
-    Task("token-classification", "encoder", ("ForTokenClassification",), build_token_classifier),
-    Task("question-answering", "encoder", ("ForQuestionAnswering",), build_question_answering),
-    Task("masked-words", "encoder", ("ForMaskedLM", "ForPreTraining"), build_masked_words),
-    EMBEDDING,
-    Task("text-generation", "decoder", ("ForCausalLM", "LMHeadModel"), build_text_generation),
-    Task(
-        "image-classification",
-        "vision",
-        ("ForImageClassification",),
-        build_image_classifier,
-    ),
-    Task("object-detection", "detection", ("ForObjectDetection",), build_object_detection),
-    Task("text-to-text", "encoder-decoder", ("ForConditionalGeneration", "MTModel"), build_text_to_text),
-    Task("transcription", "speech", ("ForConditionalGeneration",), build_transcription),
-    Task("speech-translation", "speech", (), build_translation_of_speech),
-    Task("zero-shot", "two-tower", ("CLIPModel",), build_zero_shot),
-    Task("image-embedding", "two-tower", (), build_picture_embedding),
-    Task("text-embedding", "two-tower", (), build_text_embedding),
+    Task("classification", "encoder", ("ForSequenceClassification",), "classification.build_classifier"),
+    Task("cross-encoder", "encoder", (), "classification.build_pair_classifier"),
+    Task("token-classification", "encoder", ("ForTokenClassification",), "token_classification.build_token_classifier"),
+    Task("question-answering", "encoder", ("ForQuestionAnswering",), "question_answering.build_question_answering"),
+    Task("masked-words", "encoder", ("ForMaskedLM", "ForPreTraining"), "masked_words.build_masked_words"),
+    Task("embedding", "encoder", ("Model",), "embedding.build_embedding"),
+    Task("text-generation", "decoder", ("ForCausalLM", "LMHeadModel"), "text_generation.build_text_generation"),
+    Task("embedding", "decoder", ("Model",), "embedding.build_decoder_embedding"),
+    Task("image-classification", "vision", ("ForImageClassification",), "image_classification.build_image_classifier"),
+    Task("object-detection", "detection", ("ForObjectDetection",), "object_detection.build_object_detection"),
+    Task("text-to-text", "encoder-decoder", ("ForConditionalGeneration", "MTModel"), "text_to_text.build_text_to_text"),
+    Task("transcription", "speech", ("ForConditionalGeneration",), "transcription.build_transcription"),
+    Task("speech-translation", "speech", (), "transcription.build_translation_of_speech"),
+    Task("zero-shot", "two-tower", ("CLIPModel",), "two_towers.build_zero_shot"),
+    Task("image-embedding", "two-tower", (), "two_towers.build_picture_embedding"),
+    Task("text-embedding", "two-tower", (), "two_towers.build_text_embedding"),
 )
 
 
@@ -59,10 +40,14 @@ def task_of(checkpoint: Checkpoint, architecture: Architecture, wanted: str = ""
                 f"{architecture.title} cannot be imported for {wanted!r}; it can be for {', '.join(possible)}"
             )
         return possible[wanted]
-    if EMBEDDING.name in possible and states_pooling(checkpoint):
-        return EMBEDDING
-    if CROSS_ENCODER.name in possible and _is_cross_encoder(checkpoint):
-        return CROSS_ENCODER
+    saved_for = _saved_for(checkpoint)
+    if saved_for and saved_for not in possible:
+        raise CheckpointError(
+            f"sentence-transformers saved the checkpoint as a model of the task {saved_for}, for which "
+            f"{architecture.title} cannot be imported; --task {'|'.join(possible)} imports it for another"
+        )
+    if saved_for:
+        return possible[saved_for]
     for each in possible.values():
         if any(name.endswith(ending) for name in checkpoint.classes for ending in each.class_endings):
             return each
@@ -72,7 +57,14 @@ def task_of(checkpoint: Checkpoint, architecture: Architecture, wanted: str = ""
     )
 
 
-def _is_cross_encoder(checkpoint: Checkpoint) -> bool:
-    """Return whether sentence-transformers saved the checkpoint as a cross-encoder."""
+def states_pooling(checkpoint: Checkpoint) -> bool:
+    """Return whether a checkpoint is of sentence-transformers, which states pooling."""
+    return checkpoint.file(MODULES) is not None
+
+
+def _saved_for(checkpoint: Checkpoint) -> str:
+    """Return the task for which sentence-transformers saved the checkpoint; empty for none."""
+    if states_pooling(checkpoint):
+        return "embedding"
     fields = ("sentence_transformers", "sbert_ce_default_activation_function")
-    return any(name in checkpoint.config for name in fields)
+    return "cross-encoder" if any(checkpoint.config.get(name) is not None for name in fields) else ""

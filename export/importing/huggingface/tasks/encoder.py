@@ -83,18 +83,21 @@ class EncoderParts:
     max_tokens: int
 
 
-def load_encoder(source: EncoderSource, auto_class: str, *, most: int = 0, **options: Any) -> EncoderParts:
+def load_encoder(
+    source: EncoderSource, auto_class: str, *, most: int = 0, needs_special_tokens: bool = True, **options: Any
+) -> EncoderParts:
     """Load the configuration, the tokenizer and the weights of an encoder.
 
     Args:
         auto_class, options: as of `loading.load_model`.
         most: most tokens that other files of the checkpoint state; 0 for no such limit.
+        needs_special_tokens: whether a text needs some.
     Raises:
         CheckpointError: one of them cannot be imported.
     """
     config = load_config(source.checkpoint)
     tokenizer = read_tokenizer(source.checkpoint, int(config.vocab_size))
-    if not adds_special_tokens(tokenizer):
+    if needs_special_tokens and not adds_special_tokens(tokenizer):
         raise CheckpointError(
             f"{TOKENIZER} adds no special tokens to a text, with which encoders are trained; save the tokenizer again"
         )

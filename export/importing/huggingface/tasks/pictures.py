@@ -70,7 +70,7 @@ def picture_model(
     """
     architecture = source.architecture
     size, patch = config.image_size, config.patch_size
-    if not (isinstance(size, int) and isinstance(patch, int)) or size % patch:
+    if not (isinstance(size, int) and isinstance(patch, int)) or patch < 1 or size % patch:
         raise CheckpointError(f"config.json states pictures of {size} in patches of {patch}; both are square")
     picture = image_input(source.checkpoint, size, int(config.num_channels), default_to_square=default_to_square)
     patches = picture.patches(patch, leading=architecture.leading)

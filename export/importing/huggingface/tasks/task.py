@@ -1,7 +1,7 @@
 """The interface of a task: from a checkpoint to a model that can be exported."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from export.errors import CheckpointError
@@ -68,10 +68,35 @@ class Task:
     Attributes:
         kind: architectures that it is for.
         class_endings: endings of the library's classes whose checkpoints were trained for it.
-        build: makes the model; raises CheckpointError where the checkpoint does not fit.
+        maker: module of this package and its function that makes the model. It is imported when it is called, since
+            PyTorch and transformers take seconds.
     """
 
     name: str
     kind: Kind
     class_endings: tuple[str, ...]
-    build: Callable[[Source[Any]], TrainedModel]
+    maker: str
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether it needs the tokenizer."""
+        return self.kind not in ("vision", "detection") and self.name != "image-embedding"
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether two texts are one sequence."""
+        return self.name in ("cross-encoder", "question-answering")
+
+    @property
+    def processor(self) -> str:
+        """The part of a checkpoint's processor that it needs; empty for none."""
+        if self.kind == "speech":
+            return "feature_extractor"
+        reads_pictures = self.kind in ("vision", "detection", "two-tower") and self.name != "text-embedding"
+        return "image_processor" if reads_pictures else ""
+
+    def build(self, source: Source[Any]) -> TrainedModel:
+        """Make the model. Raises CheckpointError where the checkpoint does not fit."""
+        module, _, function = self.maker.partition(".")
+        made: TrainedModel = getattr(import_module(f"{__package__}.{module}"), function)(source)
+        return made

@@ -96,7 +96,7 @@ def end_tokens(checkpoint: Checkpoint, config: Any) -> list[int]:
     """Return the tokens that end a text; generation_config.json takes precedence."""
     stated = checkpoint.table(GENERATION_CONFIG).get("eos_token_id", getattr(config, "eos_token_id", None))
     found = stated if isinstance(stated, list) else [stated]
-    if not found or not all(isinstance(each, int) and 0 <= each < int(config.vocab_size) for each in found):
+    if not found or not all(type(each) is int and 0 <= each < int(config.vocab_size) for each in found):
         raise CheckpointError(
             f"neither {GENERATION_CONFIG} nor config.json states a token of the model as eos_token_id; "
             "a text would never end"

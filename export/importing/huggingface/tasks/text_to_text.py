@@ -16,7 +16,7 @@ from export.importing.huggingface.tasks.examples import choose_examples, text_in
 from export.importing.huggingface.tasks.generation_maps import encoder_decoder_maps
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.tasks.text_generation import check_equal, end_tokens
-from export.importing.huggingface.text import read_tokenizer, token_limit
+from export.importing.huggingface.text import OUTPUT_TOKENIZER, read_tokenizer, token_limit
 from export.writing.samples import example_rows
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
@@ -39,7 +39,9 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
     sizes, vocabulary = architecture.sizes(config), int(config.vocab_size)
     if getattr(config, "decoder_vocab_size", None) not in (None, vocabulary):
         raise CheckpointError("config.json states a vocabulary of the output that is not the source's")
-    tokenizer = read_tokenizer(checkpoint, vocabulary)
+    tokenizer = output_tokenizer = read_tokenizer(checkpoint, vocabulary)
+    if OUTPUT_TOKENIZER in checkpoint.made:
+        output_tokenizer = read_tokenizer(checkpoint, vocabulary, OUTPUT_TOKENIZER)
     ends = end_tokens(checkpoint, config)
     begin = getattr(config, "decoder_start_token_id", None)
     begin = checkpoint.table(GENERATION_CONFIG).get("decoder_start_token_id", begin)
@@ -56,7 +58,7 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
     ).eval()
     written = Written(
         steps=output_steps(),
-        tokenizer=tokenizer,
+        tokenizer=output_tokenizer,
         begin=begin,
         end=ends[0],
         more_ends=ends[1:],
@@ -68,7 +70,7 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         name=source.name,
         title=architecture.title,
         summary="Writes a text for a source.",
-        inputs=[model_input, forced_target(tokenizer, sizes.positions - 1)],
+        inputs=[model_input, forced_target(output_tokenizer, sizes.positions - 1)],
         results=[written],
         maps=encoder_decoder_maps(
             sizes, source=model_input.tokens(), steps=written.steps, entry="token", whole="source"

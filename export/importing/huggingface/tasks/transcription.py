@@ -1,12 +1,13 @@
 """Transcription and translation of speech: an encoder–decoder writes what a recording says."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from bundle.tokenizer_files import load_tokenizer
 from bundle.values import Audio
 from export.errors import CheckpointError
 from export.importing.huggingface.architectures.whisper import SpeechArchitecture
@@ -25,7 +26,7 @@ from export.writing.samples import example_rows
 from models.attention.weights import Weights
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
-from models.cards.inputs import forced_target
+from models.cards.inputs import Tokenizer, forced_target
 from models.cards.labels import LabelSet, output_steps
 from models.cards.maps import Map
 from models.cards.results import Written
@@ -72,7 +73,7 @@ def _build(source: Source[SpeechArchitecture], task: str, does: str) -> TrainedM
     frames = int(config.max_source_positions) * architecture.joined
     recording = audio_input(checkpoint, mels=int(config.num_mel_bins), frames=frames)
     tokenizer, ends = read_tokenizer(checkpoint, vocabulary), end_tokens(checkpoint, config)
-    output = _read_output(checkpoint, config, task, source.options.language)
+    output = _read_output(checkpoint, config, tokenizer, task, source.options.language)
     network = ImportedSpeech(
         load_model(checkpoint, "AutoModelForSpeechSeq2Seq"),
         sizes.decoder_layers,
@@ -131,7 +132,23 @@ def _alignment_map(alignment: Sequence[tuple[int, int]], heard: LabelSet, writte
     }
 
 
-def _read_output(checkpoint: Checkpoint, config: Any, task: str, language: str) -> _Output:
+def _language_token(language: str, tokens: Mapping[str, Any]) -> Any:
+    """Find the token of a language by its code, its English name or the token's text, in capitals or not.
+
+    Raises:
+        CheckpointError: the model does not know the language.
+    """
+    from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
+
+    lower = language.strip().lower()
+    token = lower if lower in tokens else f"<|{TO_LANGUAGE_CODE.get(lower, lower)}|>"
+    if token not in tokens:
+        known = ", ".join(sorted(name.strip("<|>") for name in tokens))
+        raise CheckpointError(f"the model knows no language {language!r}; it knows {known}")
+    return tokens[token]
+
+
+def _read_output(checkpoint: Checkpoint, config: Any, tokenizer: Tokenizer, task: str, language: str) -> _Output:
     stated = checkpoint.table(GENERATION_CONFIG)
     vocabulary = int(config.vocab_size)
 
@@ -139,16 +156,20 @@ def _read_output(checkpoint: Checkpoint, config: Any, task: str, language: str) 
     forced: list[tuple[int, ...]] = []
     if languages and stated.get("is_multilingual", True):
         language = language or str(stated.get("language") or "")
-        if language and f"<|{language}|>" not in languages:
-            known = ", ".join(sorted(name.strip("<|>") for name in languages))
-            raise CheckpointError(f"the model knows no language {language!r}; it knows {known}")
-        spoken = [languages[f"<|{language}|>"]] if language else list(languages.values())
+        spoken = [_language_token(language, languages)] if language else list(languages.values())
         forced.append(tuple(checked_token(each, "lang_to_id", vocabulary) for each in spoken))
         of_task = (stated.get("task_to_id") or {}).get(task)
         forced.append((checked_token(of_task, f"{task} of task_to_id", vocabulary),))
     elif language or task != "transcribe":
         raise CheckpointError(f"{GENERATION_CONFIG} states no lang_to_id: the model transcribes one language only")
+    # Files of older versions do not state it; the token is the model's all the same.
     for_no_times = stated.get("no_timestamps_token_id")
+    if for_no_times is None:
+        for_no_times = load_tokenizer(tokenizer.text).token_to_id("<|notimestamps|>")
+    if for_no_times is None:
+        raise CheckpointError(
+            f"{GENERATION_CONFIG} states no no_timestamps_token_id, and the tokenizer has no <|notimestamps|>"
+        )
     forced.append((checked_token(for_no_times, "no_timestamps_token_id", vocabulary),))
     begin = stated.get("decoder_start_token_id", config.decoder_start_token_id)
     rules = OutputRules(

@@ -1,7 +1,9 @@
 """`limelight import onnx`: ONNX files of other people, with a card."""
 
 import re
+import resource
 import shlex
+import threading
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import limelight
 from bundle.reader import read_bundle
+from export.execution import limits
 from limelight import cli
 from tests.export.onnx_files import (
     CARD,
@@ -480,6 +483,56 @@ def test_a_file_that_mixes_rows_runs_one_row_at_a_time_if_its_card_says_so(folde
     (folder / "card.toml").write_text("batch = false\n" + card)
     assert run_import(folder) == 0
     assert read_bundle(folder / "repository" / "reader" / "1").bundle.single_rows
+
+
+ENDLESS = """
+<ir_version: 8, opset_import: ["" : 17]>
+endless (float[batch, length] x) => (float[batch, length] y)
+<int64 often = {4611686018427387904}, bool yes = {1}>
+{
+  y = Loop (often, yes, x) <body = again (int64 step, bool more, float[a, b] given) => (bool stays, float[a, b] made)
+  { stays = Identity(more)  made = Identity(given) }>
+}
+"""
+ENORMOUS = """
+<ir_version: 8, opset_import: ["" : 17]>
+enormous (float[batch, length] x) => (float[rows, columns] y)
+<int64[2] sizes = {65536, 65536}>
+{ zeros = ConstantOfShape(sizes)  sum = ReduceSum<keepdims=0>(x)  y = Add(zeros, sum) }
+"""
+WIDE = """
+<ir_version: 8, opset_import: ["" : 17]>
+wide (float[batch, 1099511627776] x) => (float[batch, 1099511627776] y)
+{ y = Softmax(x) }
+"""
+UNBOUNDED_CARD = """
+name = "unbounded"
+[inputs.x]
+kind = "tensor"
+axes = ["length"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (ENDLESS, "run on inputs of the shapes {'x': [3, 5]}, takes longer than the 1 s that it may"),
+        (ENORMOUS, "run on inputs of the shapes {'x': [3, 5]}, takes more than the 4.0 GiB of memory that it may"),
+        (WIDE, "a row of 'x' has 1099511627776 numbers; an input may have up to"),
+    ],
+)
+def test_a_file_without_end_meets_limits(
+    text: str, sentence: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "_SECONDS", 0.6)
+    write(folder / "reader.onnx", onnx.parser.parse_model(text))
+    (folder / "card.toml").write_text(UNBOUNDED_CARD)
+    before, threads = resource.getrlimit(resource.RLIMIT_DATA), threading.active_count()
+    assert sentence in refusal(folder, capsys)
+    cli.main(["inspect", str(folder / "reader.onnx")])
+    captured = capsys.readouterr()
+    assert sentence in captured.out + captured.err and "Traceback" not in captured.err
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before and threading.active_count() == threads
 
 
 @pytest.mark.parametrize("length", [0, 1, 60, 700])

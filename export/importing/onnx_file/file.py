@@ -1,5 +1,6 @@
 """Reading of an ONNX file, with every check that needs no runtime."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from bundle.checks.operators import check_graph
 from bundle.errors import BundleError
 from export.errors import ExportError
 
+# A row of an input may have so many numbers, where an axis that varies has so many.
+_LARGEST_ROW, _VARYING = 2**26, 16
 # From this operator set on, the operators that are added take their axes as inputs.
 _OLDEST_OPSET = 13
 
@@ -87,10 +90,17 @@ def read_onnx(path: Path) -> OnnxFile:
             f"{path}: its weights in {', '.join(sorted(files))} cannot be read; are they complete?"
         ) from error
     defaults = {each.name for each in model.graph.initializer}
+    inputs = {each.name: _tensor(path, each) for each in model.graph.input if each.name not in defaults}
+    for name, each in inputs.items():
+        numbers = math.prod(axis if isinstance(axis, int) else _VARYING for axis in each.axes[1:])
+        if numbers > _LARGEST_ROW:
+            raise ExportError(
+                f"{path}: a row of {name!r} has {numbers} numbers; an input may have up to {_LARGEST_ROW}"
+            )
     return OnnxFile(
         path,
         model,
-        {each.name: _tensor(path, each) for each in model.graph.input if each.name not in defaults},
+        inputs,
         {each.name: _tensor(path, each) for each in model.graph.output},
         {node.output[0]: node.name or node.output[0] for node in model.graph.node if _is_softmax(node)},
         frozenset(name for node in model.graph.node for name in node.output if name),

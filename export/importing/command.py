@@ -177,8 +177,8 @@ def inspect(
         what = "inside, looks" if each.is_inner else "looks"
         unclear = "" if each.map else "; which label sets its axes are is not clear: name it in the card"
         typer.echo(f"{each.name}: {what} like attention, rows sum to 1: [{', '.join(map(str, each.axes))}]{unclear}")
-    for name in found.hidden:
-        typer.echo(f"{name}: a Softmax inside, not like attention")
+    for name in found.others:
+        typer.echo(f"{name}: no values are weighed by it: not taken for attention")
     if found.problem:
         typer.echo(f"not run on random inputs: {found.problem}")
     if write_card is not None:

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 import limelight
 from bundle.reader import read_bundle
 from export.execution import limits
+from export.importing.onnx_file.inspection import inspect_onnx
 from limelight import cli
 from tests.export.onnx_files import (
     CARD,
@@ -149,6 +150,57 @@ def test_inspect_writes_a_card_that_imports(folder: Path, capsys: pytest.Capture
     ]
     assert cli.main(["inspect", str(folder / "reader.onnx"), "--write-card", str(card)]) == 1
     assert "exists already" in capsys.readouterr().err
+
+
+# Lines after the reader's own, the shape of what they return, and whether that is attention.
+LOOKS = {
+    "classes of every token": ("tagged = MatMul(context, wo)  out = Softmax<axis=-1>(tagged)", "length, 3", False),
+    "classes that are masked and normalised again": (
+        "tagged = MatMul(context, wo)  all = Softmax<axis=-1>(tagged)  some = Mul(all, real)"
+        "  sums = ReduceSum<keepdims=1>(some, minus1)  out = Div(some, sums)",
+        "length, 3",
+        False,
+    ),
+    "words by their probability": (
+        "guessed = MatMul(context, turned)  out = Softmax<axis=-1>(guessed)  soft = MatMul(out, table)",
+        "length, 20",
+        False,
+    ),
+    "the mean of heads": ("out = ReduceMean<axes=[1], keepdims=0>(attn)", "length, length", True),
+    "masked once more": ("out = Where(allowed, attn, zero)", "2, length, length", True),
+    "pooling": (
+        "asked = MatMul(context, wone)  flat = Squeeze(asked, axis2)  looked = Where(mask, flat, low)"
+        "  out = Softmax<axis=-1>(looked)  wide = Unsqueeze(out, axis2)  one_by_one = Mul(context, wide)"
+        "  pooled = ReduceSum<keepdims=0>(one_by_one, axis1)",
+        "length",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOOKS)
+def test_probabilities_of_classes_do_not_look_like_attention(case: str, folder: Path) -> None:
+    lines, shape, is_attention = LOOKS[case]
+    made = model(
+        reader=f"{HEADER} => (float[batch, 3] logits, float[batch, {shape}] out)",
+        logits="".join(f"  {line}\n" for line in ["logits = MatMul(mean, wo)", *lines.split("  ")]),
+    )
+    random, known = (
+        np.random.default_rng(0),
+        {each.name: onnx.numpy_helper.to_array(each) for each in made.graph.initializer},
+    )
+    more = {
+        "turned": known["table"].T,
+        "wone": random.standard_normal((8, 1)).astype(np.float32),
+        "minus1": np.array([-1]),
+    }
+    made.graph.initializer.extend(
+        onnx.numpy_helper.from_array(array, name) for name, array in more.items() if name not in known
+    )
+    found = inspect_onnx(write(folder / "reader.onnx", made))
+    assert not found.problem
+    assert ("out" in [each.name for each in found.weights]) == is_attention == ('output = "out"' in found.card)
+    assert "attn" in [each.name for each in found.weights]
 
 
 def test_inputs_of_one_length_share_its_label_set(folder: Path) -> None:

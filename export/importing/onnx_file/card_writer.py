@@ -29,6 +29,9 @@ def _lines(card: cards.Card, file: OnnxFile) -> Iterator[str]:
         yield ""
         yield "[labels]  # the number of entries, or a list of their names"
         yield from (f"{_key(name)} = {_value(entries)}" for name, entries in card.labels.items())
+    if card.maps:
+        yield ""
+        yield "# Guesses: these weigh values in the graph, and their rows summed to 1 and had these axes in two runs."
     for name, stated in card.maps.items():
         yield ""
         yield f"[maps.{_key(name)}]"
@@ -71,7 +74,8 @@ def _tensor(stated: cards.Input, *, guessed: bool) -> Iterator[str]:
         yield f"maximum = {stated.maximum}"
     if isinstance(stated.mask, cards.Mask):
         padding = _value(stated.mask.padding)
-        comment = "  # a guess: padded rows are answered differently either way" if guessed else ""
+        seen = "padded rows are answered differently either way" if guessed else "padded rows were answered as alone so"
+        comment = f"  # a guess: {seen}"
         yield f"mask = {{ name = {_value(stated.mask.name)}, padding = {padding} }}{comment}"
     elif stated.mask:
         yield f"mask = {_value(stated.mask)}"

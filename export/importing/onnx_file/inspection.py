@@ -20,6 +20,7 @@ from export.importing.onnx_file.file import FileTensor, OnnxFile, read_onnx, voc
 from export.importing.onnx_file.importing import map_names
 from export.importing.onnx_file.observing import fixed_batch, observe
 from export.importing.onnx_file.reference import FileSession, file_input, own_dtype
+from export.importing.onnx_file.weighing import WeighedValues
 from export.interface import BATCH, Axes, max_sizes
 from export.tracing.example_sizes import example_sizes
 
@@ -30,7 +31,7 @@ _LEAST_KEYS = 2
 
 @dataclass(frozen=True)
 class Weights:
-    """A tensor whose rows sum to 1.
+    """A tensor that weighs values in the graph, and whose rows summed to 1 when it was run.
 
     Attributes:
         axes: the name of the axis that each follows, or its size.
@@ -51,7 +52,7 @@ class Inspection:
     Attributes:
         outputs: of each output the axes that were seen.
         weights: outputs that look like attention, then Softmax outputs inside.
-        hidden: Softmax nodes inside whose output does not look like attention.
+        others: other tensors whose rows sum to 1, and other Softmax nodes inside.
         card: a first card, in TOML.
         problem: why the file could not be run on random inputs; empty if it was.
     """
@@ -59,7 +60,7 @@ class Inspection:
     file: OnnxFile
     outputs: Mapping[str, Axes]
     weights: tuple[Weights, ...]
-    hidden: tuple[str, ...]
+    others: tuple[str, ...]
     card: str
     problem: str
 
@@ -80,7 +81,9 @@ def inspect_onnx(path: Path) -> Inspection:
     except ExportError as error:
         outputs = {name: each.axes for name, each in file.outputs.items()}
         return Inspection(file, outputs, (), tuple(inner), write_card(card, file), error.message)
-    found = [name for name in observed if all(_looks_like_attention(observed[name], run.outputs[name]) for run in runs)]
+    normalised = [name for name in observed if all(_sums_to_one(observed[name], run.outputs[name]) for run in runs)]
+    weighed = WeighedValues(file.model.graph)
+    found = [name for name in normalised if weighed.weighs(name)]
     card = _with_labels(card, [observed[name] for name in found])
     weights = tuple(
         Weights(name, observed[name].axes, name in inner, guess_map(card, observed[name])) for name in found
@@ -95,7 +98,7 @@ def inspect_onnx(path: Path) -> Inspection:
         file,
         {name: observed[name].axes for name in file.outputs},
         tuple(sorted(weights, key=lambda each: each.is_inner)),
-        tuple(name for name in inner if name not in found),
+        tuple(name for name in dict.fromkeys([*normalised, *inner]) if name not in found),
         write_card(card, file),
         "",
     )
@@ -106,7 +109,7 @@ def _can_be_sent(tensor: Observed) -> bool:
     return tensor.dtype != object and all(isinstance(axis, int) or axis in tensor.sizes[0] for axis in tensor.axes)
 
 
-def _looks_like_attention(tensor: Observed, array: Array) -> bool:
+def _sums_to_one(tensor: Observed, array: Array) -> bool:
     """Tell whether rows sum to 1 (or 0), and whether there may be several of them."""
     if not np.issubdtype(array.dtype, np.floating) or array.ndim < 2 or array.shape[-1] < _LEAST_KEYS or not array.size:
         return False

@@ -12,6 +12,7 @@ from export.errors import ExportError
 _SECONDS, _BYTES = 60.0, 4 * 2**30
 # What weights may take beyond, by their bytes: ONNX Runtime reads, copies and rearranges them.
 _BYTES_A_SECOND, _COPIES = 20 * 2**20, 4
+_THREAD = "limited"
 _ENDING = 5.0  # seconds that a run has to end after it was told to
 # What ONNX Runtime says, by whom the memory was wanted.
 _REFUSED = ("allocate memory", "bad_alloc", "bad allocation")
@@ -38,7 +39,7 @@ def within_limits(work: Callable[[], Result], what: str, weights: int, stop: Cal
         except BaseException as error:  # raised again below
             failed.append(error)
 
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=run, name=_THREAD, daemon=True)
     with _limited_memory(_BYTES + _COPIES * weights):
         thread.start()
         thread.join(seconds)

@@ -168,21 +168,26 @@ def inspect(
             if write_card.exists():
                 raise CommandError(f"{write_card} exists already")
             write_card.write_text(found.card, encoding="utf-8")
-    typer.echo(f"{file.name}: operator set {found.file.opset}, {len(found.file.model.graph.node)} nodes")
+    _say(f"{file.name}: operator set {found.file.opset}, {len(found.file.model.graph.node)} nodes")
     for name, own in found.file.inputs.items():
-        typer.echo(f"input {name}: {shape_of(own)}")
+        _say(f"input {name}: {shape_of(own)}")
     for name, axes in found.outputs.items():
-        typer.echo(f"output {name}: {found.file.outputs[name].dtype}[{', '.join(map(str, axes))}]")
+        _say(f"output {name}: {found.file.outputs[name].dtype}[{', '.join(map(str, axes))}]")
     for each in found.weights:
         what = "inside, looks" if each.is_inner else "looks"
         unclear = "" if each.map else "; which label sets its axes are is not clear: name it in the card"
-        typer.echo(f"{each.name}: {what} like attention, rows sum to 1: [{', '.join(map(str, each.axes))}]{unclear}")
+        _say(f"{each.name}: {what} like attention, rows sum to 1: [{', '.join(map(str, each.axes))}]{unclear}")
     for name in found.others:
-        typer.echo(f"{name}: no values are weighed by it: not taken for attention")
+        _say(f"{name}: no values are weighed by it: not taken for attention")
     if found.problem:
-        typer.echo(f"not run on random inputs: {found.problem}")
+        _say(f"not run on random inputs: {found.problem}")
     if write_card is not None:
-        typer.echo(f"wrote {write_card}")
+        _say(f"wrote {write_card}")
+
+
+def _say(line: str) -> None:
+    """Print a line that holds names of a file, which may be anything."""
+    typer.echo("".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line))
 
 
 def _rows_and_columns(size: str) -> tuple[int, int] | None:

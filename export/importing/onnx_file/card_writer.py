@@ -13,7 +13,7 @@ def write_card(card: cards.Card, file: OnnxFile) -> str:
 
 
 def _lines(card: cards.Card, file: OnnxFile) -> Iterator[str]:
-    yield f"# The card of {file.path.name}. Comments say what the file does not."
+    yield f"# The card of {_value(file.path.name)}. Comments say what the file does not."
     yield f"name = {_value(card.name)}"
     yield 'title = ""'
     yield 'summary = ""'
@@ -87,5 +87,5 @@ def _key(name: str) -> str:
 
 
 def _value(value: str | int | float | bool | Sequence[object] | Mapping[str, object]) -> str:
-    """Write a value of TOML: strings, numbers and lists as JSON has them."""
-    return json.dumps(value, ensure_ascii=False)
+    """Write a value of TOML: strings, numbers and lists as JSON has them, with one more escape."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -92,7 +92,11 @@ def inspect_onnx(path: Path) -> Inspection:
     card = replace(
         card,
         maps={names[each.name]: each.map for each in weights if each.map is not None},
-        outputs=[name for name in file.outputs if name not in found and _can_be_sent(observed[name])],
+        outputs=[
+            name
+            for name in file.outputs
+            if name not in found and name not in file.inputs and _can_be_sent(observed[name])
+        ],
     )
     return Inspection(
         file,
@@ -105,8 +109,9 @@ def inspect_onnx(path: Path) -> Inspection:
 
 
 def _can_be_sent(tensor: Observed) -> bool:
-    """Tell whether it holds numbers, and every axis that varies follows one of an input."""
-    return tensor.dtype != object and all(isinstance(axis, int) or axis in tensor.sizes[0] for axis in tensor.axes)
+    """Tell whether it holds numbers of each row, and every axis that varies follows one of an input."""
+    is_of_rows = tensor.axes[:1] == (BATCH,) and tensor.dtype != object
+    return is_of_rows and all(isinstance(axis, int) or axis in tensor.sizes[0] for axis in tensor.axes)
 
 
 def _sums_to_one(tensor: Observed, array: Array) -> bool:
@@ -165,7 +170,7 @@ def _image(own: FileTensor) -> cards.Image | None:
 def _tensor(file: OnnxFile, own: FileTensor, mask: str) -> cards.Tensor:
     names: list[str] = []
     for place, axis in enumerate(own.axes[1:], 1):
-        name = axis if isinstance(axis, str) else f"{own.name}_{place}"
+        name = axis if isinstance(axis, str) and axis != BATCH else f"{own.name}_{place}"
         names.append(name if name not in names else f"{name}_{place}")
     sizes = {name: axis if isinstance(axis, int) else 0 for name, axis in zip(names, own.axes[1:], strict=True)}
     entries = vocabulary_of(file, own.name) if np.issubdtype(own.dtype, np.integer) else 0

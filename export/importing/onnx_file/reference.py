@@ -32,7 +32,7 @@ class FileSession:
     def __init__(self, file: OnnxFile, inner: Collection[str] = ()) -> None:
         self.file = file
         model = onnx.ModelProto()
-        model.CopyFrom(file.model)
+        model.CopyFrom(file.own)
         exposed = [name for name in inner if name not in file.outputs]
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in exposed)
         inputs = tuple(TensorSpec(each.name, each.dtype, each.axes) for each in file.inputs.values())

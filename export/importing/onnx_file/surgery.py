@@ -109,7 +109,6 @@ def _make_room(model: onnx.ModelProto, part: GraphPart) -> dict[str, str]:
 def _convert_inputs(model: onnx.ModelProto, file: OnnxFile, part: GraphPart) -> None:
     """Give a graph the inputs of its part, each converted to the file's own where it differs."""
     own_names = {new: old for old, new in part.renamed.items()}
-    defaults = [each for each in model.graph.input if each.name not in file.inputs]
     builder = NodeBuilder("limelight_input_")
     values = []
     for spec in part.inputs:
@@ -121,7 +120,7 @@ def _convert_inputs(model: onnx.ModelProto, file: OnnxFile, part: GraphPart) -> 
         set_shape(value, _declared_axes(spec, own))
         values.append(value)
     del model.graph.input[:]
-    model.graph.input.extend([*values, *defaults])
+    model.graph.input.extend(values)
     after = list(model.graph.node)
     del model.graph.node[:]
     model.graph.node.extend([*builder.nodes, *after])

@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 
 from export.errors import ExportError
-from export.interface import BATCH, Axes
-from export.tracing.example_sizes import infer_axes
+from export.interface import BATCH, Axes, max_sizes
+from export.tracing.example_sizes import example_sizes, infer_axes
+from export.verification.verify import largest_sizes
+from models.cards.card import Card
 
 _LISTED = 20
+# Of a row that shows whether axes still grow there, and whether a graph's answers are right there.
+LARGEST_SIZE = 512
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,12 @@ class Observed:
         # With a fixed batch of 1, nothing varies along the first axis.
         is_single = all(each[BATCH] == 1 for each in self.sizes)
         return (BATCH, *axes[1:]) if is_single and axes and axes[0] == 1 else axes
+
+
+def observed_sizes(card: Card) -> tuple[dict[str, int], ...]:
+    """Return sizes at which to run a model of a card's inputs: two small ones, all different, and the largest."""
+    first = example_sizes(max_sizes(card))
+    return first, example_sizes(max_sizes(card), avoid=first), {BATCH: 2, **largest_sizes(card, LARGEST_SIZE)}
 
 
 def find_observed(observed: Mapping[str, Observed], name: str, what: str) -> Observed:

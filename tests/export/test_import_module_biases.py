@@ -54,13 +54,11 @@ def canonical(ids: Tensor) -> Tensor:
 ADDED = {"little": -0.5, "much": -1e4, "lowest": LOWEST, "infinite": -math.inf}
 BIASES: Mapping[str, Bias] = {
     "rare_key": lambda ids: where(of_keys(ids) == RARE, -0.5),
-    "rare_boost": lambda ids: where(of_keys(ids) == RARE, 3.0),
     "far": lambda ids: where(distance(ids) >= 100, -2.0),
     "log_of_sizes": lambda ids: torch.log(1 + 3 * (of_keys(ids) >= OTHERS).float()),
-    "linear": lambda ids: -distance(ids) * torch.tensor([0.5, 0.01])[:, None, None],
     "long_inputs": lambda ids: where(torch.ones_like(ids).sum(1)[:, None, None, None] > 100, -0.1) * distance(ids),
     "gate": lambda ids: (ids == RARE).sum(1)[:, None, None, None] * -0.3 * distance(ids),
-    **{f"pairs_{name}": lambda ids, number=number: where(apart(ids), number) for name, number in ADDED.items()},
+    "pairs": lambda ids: where(apart(ids), -math.inf),
     # A rare query sees no key at all.
     **{
         f"none_{name}": lambda ids, number=number: where((of_queries(ids) == RARE) & (of_keys(ids) >= 0), number)
@@ -71,7 +69,7 @@ BIASES: Mapping[str, Bias] = {
     "lowest_then_infinite": lambda ids: where(of_queries(ids) == RARE, LOWEST) + canonical(ids),
 }
 # Of which the graph says that they are boolean, so that they cost what a boolean mask costs.
-BOOLEAN = {"pairs_infinite", "none_infinite", "two_infinite", "decoder.self_attn"}
+BOOLEAN = {"pairs", "none_infinite", "two_infinite", "decoder.self_attn"}
 
 
 class Attends(nn.Module):

@@ -27,11 +27,11 @@ def _lines(card: cards.Card, file: OnnxFile) -> Iterator[str]:
         yield from _image(each) if isinstance(each, cards.Image) else _tensor(each, guessed=card.batch is False)
     if card.labels:
         yield ""
-        yield "[labels]  # the number of entries, or a list of their names"
+        yield "[labels]  # the number of entries of an axis of attention, or a list of their names"
         yield from (f"{_key(name)} = {_value(entries)}" for name, entries in card.labels.items())
     if card.maps:
         yield ""
-        yield "# Guesses: these weigh values in the graph, and their rows summed to 1 and had these axes in two runs."
+        yield "# Guesses: these weigh values in the graph, and their rows summed to 1 and had these axes in a few runs."
     for name, stated in card.maps.items():
         yield ""
         yield f"[maps.{_key(name)}]"
@@ -53,7 +53,7 @@ def _image(stated: cards.Input) -> Iterator[str]:
     if stated.channels_last:
         yield "channels_last = true"
     if stated.patches is not None:
-        yield f"patches = {_value(list(stated.patches))}"
+        yield f"patches = {_value(list(stated.patches))}  # a guess, by the size of an axis of attention"
         yield f"leading = {_value(list(stated.leading))}"
 
 

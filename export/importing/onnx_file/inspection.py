@@ -66,7 +66,7 @@ class Inspection:
 
 
 def inspect_onnx(path: Path) -> Inspection:
-    """Inspect an ONNX file: run it on random inputs at two sizes.
+    """Inspect an ONNX file: run it on random inputs of several sizes.
 
     Raises:
         ExportError: the file cannot be read, or ONNX Runtime cannot load it.

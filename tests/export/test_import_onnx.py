@@ -596,6 +596,7 @@ UNUSUAL: dict[str, tuple[dict[str, str], Callable[[onnx.ModelProto], None]]] = {
     "axes of no size": ({}, with_axes(batch=0, length=-1)),
     "axes of odd names": ({}, with_axes(batch="a/b", length='\x1b[31m"\x7f\n]')),
     "axes of each other's names": ({}, with_axes(batch="length", length="batch")),
+    "axes of the name of a label set": ({}, with_axes(length="one")),
     "an input that goes out again": ({}, lambda made: made.graph.output.append(made.graph.input[0])),
     "a weight that goes out": (
         {},

@@ -170,7 +170,7 @@ def _image(own: FileTensor) -> cards.Image | None:
 def _tensor(file: OnnxFile, own: FileTensor, mask: str) -> cards.Tensor:
     names: list[str] = []
     for place, axis in enumerate(own.axes[1:], 1):
-        name = axis if isinstance(axis, str) and axis != BATCH else f"{own.name}_{place}"
+        name = axis if isinstance(axis, str) and axis not in (BATCH, cards.ONE) else f"{own.name}_{place}"
         names.append(name if name not in names else f"{name}_{place}")
     sizes = {name: axis if isinstance(axis, int) else 0 for name, axis in zip(names, own.axes[1:], strict=True)}
     entries = vocabulary_of(file, own.name) if np.issubdtype(own.dtype, np.integer) else 0

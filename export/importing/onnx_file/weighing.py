@@ -23,7 +23,7 @@ class WeighedValues:
         self._makers = {name: node for node in graph.node for name in node.output}
         self._readers: dict[str, list[onnx.NodeProto]] = {}
         for node in graph.node:
-            for name in node.input:
+            for name in dict.fromkeys(node.input):
                 self._readers.setdefault(name, []).append(node)
         constants = {each.name for each in graph.initializer}
         self._given = {each.name for each in graph.input} - constants

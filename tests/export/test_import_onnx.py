@@ -452,6 +452,24 @@ REFUSED_CARDS = {
     ),
     "no TOML": ('name = "reader"', "name = reader", "the card is not valid TOML"),
     "a wrong name": ('name = "reader"', 'name = "../reader"', "is not a model name"),
+    "a largest size below 0": ("length = 40", "length = -1", "the largest size of 'length' of the card's input 'ids'"),
+    "an endless axis": ("length = 40", f"length = {2**62}", "of the card's input 'ids' must be from 1 to 2147483647"),
+    "a maximum below the minimum": (
+        "maximum = 19",
+        "maximum = -5",
+        "the maximum of the card's input 'ids' must be from 1",
+    ),
+    "a maximum of many digits": (
+        "maximum = 19",
+        f"maximum = {'9' * 5000}",
+        "the card is not valid TOML: Exceeds the limit",
+    ),
+    "labels without end": (
+        "[results",
+        f"[labels]\nhop = {10**12}\n[results",
+        "the entries of the labels 'hop' must be from",
+    ),
+    "a nesting without end": ("minimum = 1", f"minimum = {'[' * 9999}", "the card is nested too deeply"),
     "a vocabulary too large": ("maximum = 19", "maximum = 20", "the tensor 'ids' takes up to 20 according to the card"),
 }
 

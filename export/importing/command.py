@@ -145,13 +145,13 @@ def import_onnx_file(
         from export.importing.onnx_file.importing import OnnxImport, import_onnx
 
         folder = import_onnx(OnnxImport(file, card, samples, expose or ()), repository, version=version)
-    typer.echo(f"{folder.path}: answers equal {file.name}'s")
+    _say(f"{folder.path}: answers equal {file.name}'s")
     for each in folder.bundle.parity:
-        typer.echo(f"  {parity_line(each)}")
+        _say(f"  {parity_line(each)}")
     if folder.bundle.single_rows and not folder.bundle.HasField("generation"):
-        typer.echo("  rows run one at a time: the card states no mask or no batch, or the file takes one row")
+        _say("  rows run one at a time: the card states no mask or no batch, or the file takes one row")
     for line in next_commands(repository, folder.bundle):
-        typer.echo(line)
+        _say(line)
 
 
 def inspect(
@@ -186,8 +186,12 @@ def inspect(
 
 
 def _say(line: str) -> None:
-    """Print a line that holds names of a file, which may be anything."""
-    typer.echo("".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line))
+    typer.echo(_printable(line))
+
+
+def _printable(line: str) -> str:
+    """Return a line that holds names of a file, which may be anything, without control characters."""
+    return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in line)
 
 
 def _rows_and_columns(size: str) -> tuple[int, int] | None:
@@ -208,7 +212,7 @@ def _one_line_errors(path: Path) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise CommandError(f"this needs {error.name}, which is not installed: {installing.extra('serve')}") from error
     except LimelightError as error:
-        raise CommandError(error.message) from error
+        raise CommandError(_printable(error.message)) from error
     except UnicodeDecodeError as error:  # of the only text that is read here
         raise CommandError(f"the file of --labels is not UTF-8: {error}") from error
     except OSError as error:

@@ -1,13 +1,14 @@
 """Shapes of a model's outputs, observed at several sizes: the authority on them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from export.errors import ExportError
 from export.interface import BATCH, Axes, max_sizes
+from export.surgery.derived_sizes import equals_size
 from export.tracing.example_sizes import example_sizes, infer_axes
 from export.verification.verify import largest_sizes
 from models.cards.card import Card
@@ -24,6 +25,8 @@ class Observed:
     Attributes:
         shapes: at each of `sizes`, which hold the batch and every axis that varies.
         is_inner: whether it is inside the model, and an output only where a map names it.
+        declared: the size of each axis as the model states it, where it is one of others: `Min(64, length)`.
+        symbols: what an axis of `sizes` is called there.
     """
 
     name: str
@@ -31,11 +34,17 @@ class Observed:
     shapes: tuple[tuple[int, ...], ...]
     sizes: tuple[Mapping[str, int], ...]
     is_inner: bool = False
+    declared: Axes = ()
+    symbols: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def axes(self) -> Axes:
         """Its axes: the name of the size that each follows, or its own size."""
         axes = infer_axes(self.name, self.shapes, self.sizes)
+        for place, (axis, declared) in enumerate(zip(axes, self.declared, strict=False)):
+            symbol = self.symbols.get(str(axis))
+            if symbol and isinstance(declared, str) and not equals_size(declared, symbol):
+                axes = (*axes[:place], f"{self.name}_{place}", *axes[place + 1 :])
         # With a fixed batch of 1, nothing varies along the first axis.
         is_single = all(each[BATCH] == 1 for each in self.sizes)
         return (BATCH, *axes[1:]) if is_single and axes and axes[0] == 1 else axes

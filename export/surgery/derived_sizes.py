@@ -1,4 +1,4 @@
-"""Sizes that PyTorch derives for the outputs of a program, as expressions of the sizes of its inputs."""
+"""Sizes of a graph's outputs as PyTorch derives them: expressions of the sizes of its inputs."""
 
 import ast
 import operator
@@ -23,7 +23,7 @@ _FUNCTIONS: Mapping[str, Callable[..., int]] = {
 }
 
 
-def equals_size(derived: str, axis: str, most: int) -> bool:
+def equals_size(derived: str, axis: str, most: int = 0) -> bool:
     """Tell whether an expression is the size of an axis at every size that is tried, or cannot be read.
 
     Args:

@@ -646,6 +646,25 @@ def test_an_old_or_unusual_file_imports_with_the_card_that_inspect_writes(
     assert [each.name for each in described.maps] == ["attn"]
 
 
+NEAR = """
+<ir_version: 8, opset_import: ["" : 17]>
+near (float[batch, length] x) => (float[batch, near] y)
+<int64[1] begin = {0}, int64[1] end = {64}, int64[1] axis = {1}>
+{ y = Slice(x, begin, end, axis) }
+"""
+
+
+@pytest.mark.parametrize(("largest", "declared"), [("largest = { length = 300 }", "near"), ("", "Min(64, length)")])
+def test_an_axis_that_ends_to_grow_is_not_taken_for_one_of_an_input(
+    largest: str, declared: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = onnx.parser.parse_model(NEAR)
+    made.graph.output[0].type.tensor_type.shape.dim[1].dim_param = declared
+    write(folder / "reader.onnx", made)
+    (folder / "card.toml").write_text(UNBOUNDED_CARD + largest)
+    assert "axis 1 of the output 'y' varies, but follows no axis of an input" in refusal(folder, capsys)
+
+
 ENDLESS = """
 <ir_version: 8, opset_import: ["" : 17]>
 endless (float[batch, length] x) => (float[batch, length] y)

@@ -47,8 +47,22 @@ def observe(
         tensors = collate_rows(imported.card, RandomInputs(imported.card).rows(each))
         given = {name: file_input(own, tensors[name], own_dtype(file, name)) for name, own in imported.inputs.items()}
         runs.append(Run(given, session.run(given)))
+    specs = {spec.name: spec for spec in input_specs(imported.card)}
+    symbols = {
+        str(axis): str(own)
+        for name in imported.inputs
+        for axis, own in zip(specs[name].axes, file.inputs[name].axes, strict=False)
+    }
     observed = {
-        name: Observed(name, array.dtype, tuple(run.outputs[name].shape for run in runs), tuple(sizes), name in inner)
+        name: Observed(
+            name,
+            array.dtype,
+            tuple(run.outputs[name].shape for run in runs),
+            tuple(sizes),
+            name in inner,
+            file.outputs[name].axes if name in file.outputs else (),
+            symbols,
+        )
         for name, array in runs[0].outputs.items()
     }
     return observed, tuple(runs)

@@ -66,9 +66,10 @@ def find_observed(observed: Mapping[str, Observed], name: str, what: str) -> Obs
 
 
 def shape_at(tensor: Observed) -> str:
-    """Describe shapes with the sizes at which they were seen."""
-    sizes = ", ".join(f"{name} {size}" for name, size in tensor.sizes[0].items())
-    return f"{list(tensor.shapes[0])} at {sizes}"
+    """Describe shapes with the sizes at which they were seen: the first, and the largest where axes vary."""
+    seen = {str(list(shape)): sizes for shape, sizes in zip(tensor.shapes, tensor.sizes, strict=True)}
+    some = [*seen.items()][:: max(1, len(seen) - 1)]
+    return ", and ".join(f"{shape} at {', '.join(f'{each} {size}' for each, size in at.items())}" for shape, at in some)
 
 
 def listed(names: Iterable[object]) -> str:

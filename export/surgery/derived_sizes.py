@@ -34,8 +34,8 @@ def equals_size(derived: str, axis: str, most: int = 0) -> bool:
         expression = ast.parse(derived, mode="eval").body
         tried = [size for size in _SIZES if not most or size <= most]
         return all(_evaluate(expression, axis, size) == size for size in [*tried, *filter(None, [most])])
-    except (SyntaxError, ValueError, KeyError, ZeroDivisionError):
-        return True
+    except (SyntaxError, ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError, MemoryError):
+        return True  # a file may state anything
 
 
 def _evaluate(expression: ast.expr, axis: str, size: int) -> int:

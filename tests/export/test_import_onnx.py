@@ -167,6 +167,11 @@ LOOKS = {
         False,
     ),
     "the mean of heads": ("out = ReduceMean<axes=[1], keepdims=0>(attn)", "length, length", True),
+    "a part of a difference": (
+        "out = Softmax<axis=-1>(scores)  both = Sub(out, attn)  seen = MatMul(both, v)",
+        "2, length, length",
+        True,
+    ),
     "masked once more": ("out = Where(allowed, attn, zero)", "2, length, length", True),
     "pooling": (
         "asked = MatMul(context, wone)  flat = Squeeze(asked, axis2)  looked = Where(mask, flat, low)"

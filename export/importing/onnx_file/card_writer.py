@@ -74,7 +74,11 @@ def _tensor(stated: cards.Input, *, guessed: bool) -> Iterator[str]:
         yield f"maximum = {stated.maximum}"
     if isinstance(stated.mask, cards.Mask):
         padding = _value(stated.mask.padding)
-        seen = "padded rows are answered differently either way" if guessed else "padded rows were answered as alone so"
+        seen = (
+            "padded rows are answered differently either way"
+            if guessed
+            else "padded rows were answered as without padding"
+        )
         comment = f"  # a guess: {seen}"
         yield f"mask = {{ name = {_value(stated.mask.name)}, padding = {padding} }}{comment}"
     elif stated.mask:

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 
-# Operators that move, round or mask weights, and the places of the inputs that may hold them.
+# Operators that move, round, mask or join weights, and the places of the inputs that may hold them.
 _KEEP = {
     **dict.fromkeys(("Identity", "Cast", "Dropout", "Slice", "Gather", "Transpose", "Squeeze", "Div"), (0,)),
     "Where": (1, 2),
+    **dict.fromkeys(("Add", "Sub"), (0, 1)),  # weights that are the sum or the difference of others
 }
 # Operators that may give the weights the axis of the values' features.
 _WIDEN = ("Unsqueeze", "Reshape", "Expand", "Tile")

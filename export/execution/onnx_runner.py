@@ -51,6 +51,7 @@ class GraphSession:
         options.intra_op_num_threads = _THREADS
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self.graph = graph
+        self._run_options: Any = ort.RunOptions()
         try:
             self._session: Any = self._open(ort, options)
         except Exception as error:  # ONNX Runtime raises its own C++ errors
@@ -81,12 +82,16 @@ class GraphSession:
         names = [spec.name for spec in self.graph.outputs]
         names += dict.fromkeys(name for each in self.graph.optional_maps.values() for name in each.outputs)
         try:
-            return dict(zip(names, self._session.run(names, feeds), strict=True))
+            return dict(zip(names, self._session.run(names, feeds, self._run_options), strict=True))
         except Exception as error:
             shapes = {name: list(array.shape) for name, array in feeds.items()}
             raise ExportError(
                 f"ONNX Runtime fails in the graph {self.graph.name} on inputs of the shapes {shapes}: {error}"
             ) from error
+
+    def stop(self) -> None:
+        """End the run that is under way, and every later one."""
+        self._run_options.terminate = True
 
 
 def _missing_kernel(error: str, model: ModelProto) -> str:

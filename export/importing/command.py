@@ -150,13 +150,13 @@ def import_onnx_file(
         from export.importing.onnx_file.importing import OnnxImport, import_onnx
 
         folder = import_onnx(OnnxImport(file, card, samples, expose or ()), repository, version=version)
-    typer.echo(f"{folder.path}: answers equal {file.name}'s")
+    _say(f"{folder.path}: answers equal {file.name}'s")
     for each in folder.bundle.parity:
-        typer.echo(f"  {parity_line(each)}")
+        _say(f"  {parity_line(each)}")
     if folder.bundle.single_rows and not folder.bundle.HasField("generation"):
-        typer.echo("  rows run one at a time: the card states no mask or no batch, or the file takes one row")
+        _say("  rows run one at a time: the card states no mask or no batch, or the file takes one row")
     for line in next_commands(repository, folder.bundle):
-        typer.echo(line)
+        _say(line)
 
 
 def inspect(
@@ -173,21 +173,30 @@ def inspect(
             if write_card.exists():
                 raise CommandError(f"{write_card} exists already")
             write_card.write_text(found.card, encoding="utf-8")
-    typer.echo(f"{file.name}: operator set {found.file.opset}, {len(found.file.model.graph.node)} nodes")
+    _say(f"{file.name}: operator set {found.file.opset}, {len(found.file.model.graph.node)} nodes")
     for name, own in found.file.inputs.items():
-        typer.echo(f"input {name}: {shape_of(own)}")
+        _say(f"input {name}: {shape_of(own)}")
     for name, axes in found.outputs.items():
-        typer.echo(f"output {name}: {found.file.outputs[name].dtype}[{', '.join(map(str, axes))}]")
+        _say(f"output {name}: {found.file.outputs[name].dtype}[{', '.join(map(str, axes))}]")
     for each in found.weights:
         what = "inside, looks" if each.is_inner else "looks"
         unclear = "" if each.map else "; which label sets its axes are is not clear: name it in the card"
-        typer.echo(f"{each.name}: {what} like attention, rows sum to 1: [{', '.join(map(str, each.axes))}]{unclear}")
-    for name in found.hidden:
-        typer.echo(f"{name}: a Softmax inside, not like attention")
+        _say(f"{each.name}: {what} like attention, rows sum to 1: [{', '.join(map(str, each.axes))}]{unclear}")
+    for name in found.others:
+        _say(f"{name}: no values are weighed by it: not taken for attention")
     if found.problem:
-        typer.echo(f"not run on random inputs: {found.problem}")
+        _say(f"not run on random inputs: {found.problem}")
     if write_card is not None:
-        typer.echo(f"wrote {write_card}")
+        _say(f"wrote {write_card}")
+
+
+def _say(line: str) -> None:
+    typer.echo(_printable(line))
+
+
+def _printable(line: str) -> str:
+    """Return a line that holds names of a file, which may be anything, without control characters."""
+    return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in line)
 
 
 def _stopwatch() -> Callable[[str], None]:
@@ -221,7 +230,7 @@ def _one_line_errors(path: Path) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise CommandError(f"this needs {error.name}, which is not installed: {installing.extra('serve')}") from error
     except LimelightError as error:
-        raise CommandError(error.message) from error
+        raise CommandError(_printable(error.message)) from error
     except UnicodeDecodeError as error:  # of the only text that is read here
         raise CommandError(f"the file of --labels is not UTF-8: {error}") from error
     except OSError as error:

@@ -1,6 +1,6 @@
 """Turns the card of a model that was made elsewhere into the card of its bundle.
 
-The model is the authority on its shapes: they are observed at two sizes, and a card that says otherwise is refused.
+The model is the authority on its shapes: they are observed at several sizes, and a card that says otherwise is refused.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,12 @@
 """Inputs of a card: the tensors that they become, by which steps, and how the model takes them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
+
+import numpy as np
 
 from bundle.v1 import bundle_pb2
 from export.errors import ExportError
@@ -13,6 +16,9 @@ from limelight.enums import number_of
 from limelight.v1 import model_pb2, values_pb2
 from models.cards.inputs import Input, TensorSpec, Tokenizer
 from models.cards.labels import LabelSet
+
+# A row has up to so many numbers, an axis that varies up to so many entries, and a picture so many rows and columns.
+_NUMBERS, _ENTRIES, _PIXELS = 2**26, 2**31 - 1, 2**13
 
 
 @dataclass(frozen=True)
@@ -127,8 +133,7 @@ def runs_single_rows(card: cards.Card, inputs: Sequence[ImportedInput]) -> bool:
 
 
 def _text(name: str, stated: cards.Text, dimension: str) -> ImportedInput:
-    if stated.max_tokens < 3:
-        raise ExportError(f"the card's input {name!r} has max_tokens {stated.max_tokens}; it must be at least 3")
+    check_within(stated.max_tokens, 3, _ENTRIES, f"the max_tokens of the card's input {name!r}")
     try:
         text = Path(stated.tokenizer).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -181,6 +186,8 @@ def _image(name: str, stated: cards.Image) -> ImportedInput:
         )
     tensor = stated.tensor or name
     where = f"the card's input {name!r}"
+    for size in (stated.rows, stated.columns, *(stated.patches or ())):
+        check_within(size, 1, _PIXELS, f"a number of rows, columns or patches of {where}")
     steps = (
         bundle_pb2.PreprocessingStep(decode_image=bundle_pb2.DecodeImage(channels=channels)),
         bundle_pb2.PreprocessingStep(
@@ -226,12 +233,19 @@ def _tensor(name: str, stated: cards.Tensor) -> ImportedInput:
         raise ExportError(f"{where} has a largest size of {fixed[0]!r}, whose size is fixed")
     if min(stated.axes.values(), default=0) < 0:
         raise ExportError(f"{where} has an axis of a negative size; 0 stands for an axis that varies")
+    check_within(math.prod(filter(None, stated.axes.values())), 1, _NUMBERS, f"the numbers in a row of {where}")
+    for axis, size in stated.largest.items():
+        check_within(size, 1, _ENTRIES, f"the largest size of {axis!r} of {where}")
     if BATCH in stated.axes:
         raise ExportError(f"{where} has an axis {BATCH!r}; axes are those of one row, without the batch")
     varying = [axis for axis, size in stated.axes.items() if not size]
     if mask and len(varying) != 1:
         raise ExportError(f"{where} has a mask, so exactly one of its axes must vary; {len(varying)} do")
     whole = stated.dtype.startswith(("int", "uint"))
+    if whole and (stated.minimum, stated.maximum) != (None, None):
+        limits, least = np.iinfo(stated.dtype), stated.minimum or 0
+        check_within(least, int(limits.min), int(limits.max), f"the minimum of {where}")
+        check_within(stated.maximum or 0, least, int(limits.max), f"the maximum of {where}")
     spec = VaryingTensor(
         name=tensor,
         dimensions=stated.axes,
@@ -263,6 +277,12 @@ def _taken_mask(mask: cards.Mask | None, sizes: tuple[int, ...] = (0,)) -> tuple
         return ()
     dropped = tuple(place for place, size in reversed(list(enumerate(sizes, 1))) if size)
     return (ModelInput(mask.name, mask.dtype, mask.padding, mask=True, dropped=dropped),)
+
+
+def check_within(number: int, least: int, most: int, what: str) -> None:
+    """Raise ExportError, which says what a number is, where it is outside of limits."""
+    if not least <= number <= most:
+        raise ExportError(f"{what} must be from {least} to {most}")
 
 
 def constant_of(enum: Any, name: str, what: str) -> Any:

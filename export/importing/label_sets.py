@@ -4,15 +4,21 @@ from collections.abc import Mapping, Sequence
 
 from export.errors import ExportError
 from export.importing import cards
-from export.importing.inputs import ImportedInput
+from export.importing.inputs import ImportedInput, check_within
 from export.importing.observed import listed
 from export.interface import AxisSize
 from models.cards.labels import LabelSet, one
+
+_MOST = 2**20
 
 
 def label_sets_of(card: cards.Card, inputs: Sequence[ImportedInput]) -> dict[str, LabelSet]:
     """Return the label sets that maps and results can name. Raises ExportError where two have the same name."""
     found = {cards.ONE: one(cards.ONE)}
+    for name, entries in card.labels.items():
+        check_within(
+            entries if isinstance(entries, int) else len(entries), 1, _MOST, f"the entries of the labels {name!r}"
+        )
     stated = [
         LabelSet(
             name=name,

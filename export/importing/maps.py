@@ -143,7 +143,12 @@ def with_found_maps(card: cards.Card, observed: Mapping[str, Observed]) -> cards
     Left out are those whose axes no label set counts, or several do.
     """
     guessed = {name: guess_map(card, each) for name, each in unnamed(card, observed).items()}
-    found = {name: replace(each, summary=f"Attention of {name}.") for name, each in guessed.items() if each is not None}
+    named = "Its axes are named after the label sets of their sizes."
+    found = {
+        name: replace(each, summary=f"Attention of {name}. {named}")
+        for name, each in guessed.items()
+        if each is not None
+    }
     return replace(card, maps={**card.maps, **found})
 
 

@@ -1,16 +1,21 @@
 """Shapes of a model's outputs, observed at several sizes: the authority on them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from export.errors import ExportError
-from export.interface import BATCH, Axes
-from export.tracing.example_sizes import infer_axes
+from export.interface import BATCH, Axes, max_sizes
+from export.surgery.derived_sizes import equals_size
+from export.tracing.example_sizes import example_sizes, infer_axes
+from export.verification.verify import largest_sizes
+from models.cards.card import Card
 
 _LISTED = 20
+# Of a row that shows whether axes still grow there, and whether a graph's answers are right there.
+LARGEST_SIZE = 512
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,8 @@ class Observed:
     Attributes:
         shapes: at each of `sizes`, which hold the batch and every axis that varies.
         is_inner: whether it is inside the model, and an output only where a map names it.
+        declared: the size of each axis as the model states it, where it is one of others: `Min(64, length)`.
+        symbols: what an axis of `sizes` is called there.
     """
 
     name: str
@@ -27,14 +34,26 @@ class Observed:
     shapes: tuple[tuple[int, ...], ...]
     sizes: tuple[Mapping[str, int], ...]
     is_inner: bool = False
+    declared: Axes = ()
+    symbols: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def axes(self) -> Axes:
         """Its axes: the name of the size that each follows, or its own size."""
         axes = infer_axes(self.name, self.shapes, self.sizes)
+        for place, (axis, declared) in enumerate(zip(axes, self.declared, strict=False)):
+            symbol = self.symbols.get(str(axis))
+            if symbol and isinstance(declared, str) and not equals_size(declared, symbol):
+                axes = (*axes[:place], f"{self.name}_{place}", *axes[place + 1 :])
         # With a fixed batch of 1, nothing varies along the first axis.
         is_single = all(each[BATCH] == 1 for each in self.sizes)
         return (BATCH, *axes[1:]) if is_single and axes and axes[0] == 1 else axes
+
+
+def observed_sizes(card: Card) -> tuple[dict[str, int], ...]:
+    """Return sizes at which to run a model of a card's inputs: two small ones, all different, and the largest."""
+    first = example_sizes(max_sizes(card))
+    return first, example_sizes(max_sizes(card), avoid=first), {BATCH: 2, **largest_sizes(card, LARGEST_SIZE)}
 
 
 def find_observed(observed: Mapping[str, Observed], name: str, what: str) -> Observed:
@@ -47,9 +66,10 @@ def find_observed(observed: Mapping[str, Observed], name: str, what: str) -> Obs
 
 
 def shape_at(tensor: Observed) -> str:
-    """Describe shapes with the sizes at which they were seen."""
-    sizes = ", ".join(f"{name} {size}" for name, size in tensor.sizes[0].items())
-    return f"{list(tensor.shapes[0])} at {sizes}"
+    """Describe shapes with the sizes at which they were seen: the first, and the largest where axes vary."""
+    seen = {str(list(shape)): sizes for shape, sizes in zip(tensor.shapes, tensor.sizes, strict=True)}
+    some = [*seen.items()][:: max(1, len(seen) - 1)]
+    return ", and ".join(f"{shape} at {', '.join(f'{each} {size}' for each, size in at.items())}" for shape, at in some)
 
 
 def listed(names: Iterable[object]) -> str:

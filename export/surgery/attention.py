@@ -7,13 +7,14 @@ where its row probe names heads and queries. A map that a run does not request c
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from export.surgery.boolean_masks import BooleanMasks
 from export.surgery.fused_attention import FUSED_FROM, FUSED_OPERATOR
 from export.surgery.node_builder import NodeBuilder
 from export.surgery.optional_maps import OptionalMap
@@ -32,7 +33,7 @@ class _AttentionMarker:
 
     Attributes:
         mask: empty for no mask.
-        added: FLOAT, added to scores; empty for nothing.
+        added: FLOAT, added to scores; empty for nothing. Beside a mask it is finite; alone it may hold -inf.
         by_position: for a tensor [batch, head, position, d], the tensor [batch, position, head, d] that it transposes.
     """
 
@@ -90,13 +91,14 @@ def _expand_graph(
     if not any(_is_marker(node) for node in nodes):
         return False
     used, outputs = _count_uses(nodes), {each.name for each in graph.output}
-    shapes = {each.name: _shape(each) for each in (*graph.value_info, *graph.input)}
+    shapes: dict[str, Sequence[int | str]] = {each.name: _shape(each) for each in (*graph.value_info, *graph.input)}
     by_position = {
         each.output[0]: each.input[0]
         for each in nodes
         if each.op_type == "Transpose" and [*each.attribute[0].ints] == [0, 2, 1, 3]
     }
     shared = _MaskCache(shapes, max_axis_size)
+    boolean_masks = BooleanMasks(graph)
     biases: dict[str, tuple[str, Sequence[int | str]]] = {}  # biases of optional maps: name of the output, and its axes
     del graph.node[:]
     for node in nodes:
@@ -105,6 +107,8 @@ def _expand_graph(
             continue
         marker = _parse_marker(node, shapes, by_position)
         builder = NodeBuilder(f"{marker.context}_")
+        if marker.added and not marker.mask and marker.added in boolean_masks:
+            marker = replace(marker, mask=shared.boolean(builder, marker.added), added="")
         masking = shared.masking(builder, marker)
         if marker.weights in maps and not used[marker.weights]:
             if marker.added:  # a bias that is large itself, and whose zeros do not tell what is masked
@@ -143,14 +147,14 @@ def _output_if_any(name: str, gates: Sequence[str], output: str) -> Sequence[onn
 class _MaskCache:
     """Builds the nodes that markers with one mask, one addition and the same sizes share, once."""
 
-    def __init__(self, shapes: Mapping[str, Sequence[int | str]], max_axis_size: int) -> None:
+    def __init__(self, shapes: dict[str, Sequence[int | str]], max_axis_size: int) -> None:
         self._shapes, self._max_axis_size = shapes, max_axis_size
         self._made: dict[object, str] = {}
 
     def masking(self, builder: NodeBuilder, marker: _AttentionMarker) -> _Masking:
         mask, added = marker.mask, marker.added
         if not mask:
-            return _Masking(added, "", "" if added else self._fused(builder, marker))
+            return self._bias_alone(builder, added) if added else _Masking("", "", self._fused(builder, marker))
         number = self._cached((mask, "number"), lambda: builder.add("Cast", mask, to=_FLOAT))
         bias = self._cached(
             (mask, "bias"),
@@ -163,6 +167,23 @@ class _MaskCache:
             both = self._cached((mask, "bias", added), lambda: builder.add("Add", added, bias))
             return _Masking(both, has_keys, "")
         return _Masking(bias, has_keys, self._fused(builder, marker))
+
+    def boolean(self, builder: NodeBuilder, bias: str) -> str:
+        """Make the mask, true where a query may attend to a key, of a bias that holds nothing but 0 and -inf."""
+        mask = self._cached((bias, "boolean"), lambda: builder.add("Equal", bias, builder.constant(np.float32(0))))
+        self._shapes.setdefault(mask, self._shapes.get(bias, ()))
+        return mask
+
+    def _bias_alone(self, builder: NodeBuilder, added: str) -> _Masking:
+        """Let a bias that leaves a query no key, which Softmax would answer with NaN, be nothing for that query."""
+        most = self._cached((added, "most"), lambda: builder.add("ReduceMax", added, builder.integers(-1), keepdims=1))
+        attends = self._cached(
+            (added, "attends"), lambda: builder.add("Greater", most, builder.constant(np.float32(-np.inf)))
+        )
+        bias = self._cached(
+            (added, "bias"), lambda: builder.add("Where", attends, added, builder.constant(np.float32(0)))
+        )
+        return _Masking(bias, self._cached((added, "has_keys"), lambda: builder.add("Cast", attends, to=_FLOAT)), "")
 
     def _fused(self, builder: NodeBuilder, marker: _AttentionMarker) -> str:
         lengths = [self._shapes.get(name, (0, 0, name))[2] for name in (marker.query, marker.key)]

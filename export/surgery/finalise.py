@@ -10,6 +10,7 @@ import onnx_ir
 from export.errors import ExportError
 from export.interface import Axes, AxisSize, TensorSpec
 from export.surgery.attention import expand_attention
+from export.surgery.derived_sizes import equals_size
 from export.surgery.graph_values import PRODUCER, set_shape, strip_metadata
 from export.surgery.intervention_inputs import Intervention, declare_intervention
 from export.surgery.interventions import expand_interventions
@@ -38,14 +39,14 @@ def finalise(
     """Turn a traced model into the model that a bundle holds.
 
     Every axis that varies must do so in the inputs. The exporter sometimes writes the example's sizes into the outputs,
-    so their shapes are set from the card; `export.verification` checks them at several sizes.
+    so their shapes are set from the card, unless it states another size; `export.verification` checks them at several.
 
     Args:
         max_axis_size: as `export.interface.max_axis_size` gives it.
         optional_map_axes: as `export.interface.optional_map_axes` gives it.
         intervened_maps: outputs that may be intervened on, with their heads, of a graph that was traced for that.
     Raises:
-        ExportError: the exporter froze an axis of an input.
+        ExportError: the exporter froze an axis of an input, or derived that an axis of an output is not the card's.
     """
     proto: onnx.ModelProto = onnx_ir.to_proto(model)
     strip_metadata(proto)
@@ -57,11 +58,14 @@ def finalise(
     proto.producer_name, proto.producer_version = PRODUCER, ""
     _check_names(proto.graph.input, inputs, "inputs")
     _check_names(proto.graph.output, outputs, "outputs")
+    symbols: dict[AxisSize, str] = {}
     for value, spec in zip(proto.graph.input, inputs, strict=True):
         for dimension, axis in zip(_dimensions(value), spec.axes, strict=True):
             _check_input_axis(dimension, axis, spec)
+            symbols.setdefault(axis, dimension.dim_param)
         set_shape(value, spec.axes)
     for value, spec in zip(proto.graph.output, outputs, strict=True):
+        _check_output_axes(value, spec, symbols, max_axis_size)
         set_shape(value, spec.axes)
     for name, optional_map in optional_maps.items():
         declare_optional_map(proto, optional_map, optional_map_axes[name])
@@ -84,6 +88,17 @@ def _check_input_axis(dimension: Any, axis: AxisSize, spec: TensorSpec) -> None:
         )
     if isinstance(axis, int) and dimension.dim_value != axis:
         raise ExportError(f"the input {spec.name!r} has an axis of {dimension.dim_value} where the card states {axis}")
+
+
+def _check_output_axes(value: Any, spec: TensorSpec, symbols: Mapping[AxisSize, str], most: int) -> None:
+    """Compare the axes of an output that are as long as one of an input with what the exporter derives."""
+    for dimension, axis in zip(_dimensions(value), spec.axes, strict=False):
+        derived, symbol = dimension.dim_param, symbols.get(axis)
+        if derived and symbol and derived != symbol and not equals_size(derived, symbol, most):
+            raise ExportError(
+                f"an axis of {spec.name!r} is not always as long as {axis}: its size is {derived}; leave it out of the "
+                f"card, or state a `largest` of {axis} up to which the two are equal"
+            )
 
 
 def _dimensions(value: Any) -> list[Any]:

@@ -19,7 +19,7 @@ def declare_optional_input(model: onnx.ModelProto, name: str, default: Array, ax
     graph.input.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(default.dtype), axes))
     graph.initializer.append(numpy_helper.from_array(default, name))  # an input with an initializer is optional
     read = f"{name}:read"
-    rename_reads(graph, name, read)
+    rename_reads(graph, {name: read})
     # Of a value with itself: a node that no optimiser removes.
     same = helper.make_node("Or" if default.dtype == np.bool_ else "Max", [name, name], [read], name=f"{name}:reader")
     graph.node.insert(0, same)

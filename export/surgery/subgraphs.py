@@ -1,6 +1,6 @@
 """Graphs inside the nodes of graphs: branches and loops."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
 
@@ -22,11 +22,10 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
             yield from inner.node
 
 
-def rename_reads(graph: onnx.GraphProto, old: str, new: str) -> None:
-    """Rename a value where it is read, in branches and loops too: names are unique across them."""
+def rename_reads(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    """Rename values where they are read, in branches and loops too: names are unique across them."""
     for node in all_nodes(graph):
-        node.input[:] = [new if name == old else name for name in node.input]
+        node.input[:] = [names.get(name, name) for name in node.input]
     for each in subgraphs(graph.node):
         for value in each.output:
-            if value.name == old:
-                value.name = new
+            value.name = names.get(value.name, value.name)

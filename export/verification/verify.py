@@ -1,5 +1,6 @@
 """Verification: each row alone in the reference, against the same rows batched and padded in ONNX Runtime."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -18,7 +19,7 @@ from export.execution.random_inputs import RandomInputs, batch_sizes, collate_ro
 from export.execution.reference import Reference
 from export.execution.row_answers import generation_answer, single_pass_answers
 from export.exported_graph import ExportedGraph
-from export.interface import BATCH, check_tensor, input_tensors, joined_axes, map_spec, max_sizes
+from export.interface import BATCH, check_tensor, input_specs, input_tensors, joined_axes, map_spec, max_sizes
 from export.surgery.fused_attention import FUSED_FROM, is_fused
 from export.verification.comparison import Comparison
 from export.verification.map_invariants import check_finite, check_maps
@@ -27,6 +28,8 @@ from models.cards.card import Card
 _STEPS = 4
 _ROWS_PER_BATCH = 8
 _FEW, _VERY_LONG = 3, 512  # sizes of rows for fitting tolerances
+# Entries along the axes that vary of the largest tensor.
+_LARGEST_TENSOR = 2**18
 # Size of the first axis that varies, minus one for each further axis; the long case is three times as large.
 _ORDINARY_SIZE = 13
 
@@ -43,8 +46,8 @@ def verify(
 
     Args:
         comparison: judges the differences; None for the project's own tolerances.
-        largest_size: size of one more row, or what the model takes at most; 0 for no such row. Relative positions of
-            some models are in buckets that short rows do not reach.
+        largest_size: as of `largest_sizes`, for one more row; 0 for no such row. Relative positions of some models are
+            in buckets that short rows do not reach.
     Raises:
         ExportError: names the output that differs, the difference, and the case.
     """
@@ -56,9 +59,8 @@ def verify(
         alone = card.single_rows and card.generation is None
         for batch in [[row] for row in rows] if alone else [rows]:
             check.compare(batch, name)
-    if largest_size:
-        sizes = {axis: min(largest_size, most or largest_size) for axis, most in max_sizes(card).items()}
-        check.compare(random_inputs.rows({BATCH: 1, **sizes}), "a row of the largest size")
+    if largest_size and any(max_sizes(card).values()):
+        check.compare(random_inputs.rows({BATCH: 1, **largest_sizes(card, largest_size)}), "a row of the largest size")
     return comparison
 
 
@@ -87,8 +89,7 @@ def compare_random_rows(
         )
         check.compare(some, f"rows drawn at random, {number}")
     if batches > 1 and len(largest) == 1 and all(max_sizes(card).values()):
-        sizes = {axis: min(most, _VERY_LONG) for axis, most in max_sizes(card).items()}
-        check.compare(random_inputs.rows({BATCH: 1, **sizes}), "a very long row")
+        check.compare(random_inputs.rows({BATCH: 1, **largest_sizes(card, _VERY_LONG)}), "a very long row")
 
 
 def _check(
@@ -116,6 +117,17 @@ def case_sizes(card: Card) -> tuple[dict[str, int], dict[str, int]]:
     }
     long = {axis: min(3 * size, max_sizes(card)[axis] or 3 * size) for axis, size in largest.items()}
     return largest, long
+
+
+def largest_sizes(card: Card, size: int) -> dict[str, int]:
+    """Return the largest sizes of the axes that have one, up to `size`, and those of the long case for the others.
+
+    Where a tensor that varies along several axes would be too large, sizes are lower.
+    """
+    _, long = case_sizes(card)
+    sizes = {axis: min(size, most) if most else long[axis] for axis, most in max_sizes(card).items()}
+    largest = max((math.prod(sizes.get(str(axis), 1) for axis in spec.axes) for spec in input_specs(card)), default=0)
+    return sizes if largest <= _LARGEST_TENSOR or size <= _ORDINARY_SIZE else largest_sizes(card, size // 2)
 
 
 def _named_cases(card: Card, random_inputs: RandomInputs, *, fused: bool) -> Iterator[tuple[str, list[Row]]]:

@@ -13,7 +13,8 @@ from torch import Tensor
 DOMAIN = "limelight"
 OPERATOR = "DotAttention"
 INTERVENTION = "Intervention"
-
+# An intervention gives no weight to a key whose score gets such a number or a lower one.
+_MASKED = -1e4
 
 _marking = False
 _intervening = False
@@ -76,7 +77,8 @@ def marked_attention(
 
     Shapes: query [batch, head, query, d], key [batch, head, key, d], value [batch, head, key, d_v], mask boolean and
         broadcastable to [batch, head, query, key], bias of four axes that broadcasts to the same -> context vectors
-        [batch, head, query, d_v], weights [batch, head, query, key].
+        [batch, head, query, d_v], weights [batch, head, query, key]. A bias alone may hold -inf; beside a mask it is
+        finite.
     """
     if is_intervening():
         return _whole_attention(query, key, value, mask, scale, bias)
@@ -98,10 +100,14 @@ def _whole_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     scores = scale * query @ key.transpose(-2, -1)
-    scores = scores if bias is None else scores + bias
-    if mask is None:
+    if mask is None and bias is not None:
+        attends = bias.amax(-1, keepdim=True) > -torch.inf
+        weights = (scores + torch.where(attends, bias, 0)).softmax(-1) * attends
+        mask = bias > _MASKED
+    elif mask is None:
         weights = scores.softmax(-1)
     else:  # half of the lowest float: with a bias added it stays finite
+        scores = scores if bias is None else scores + bias
         weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min / 2).softmax(-1) * mask
     changed, factor = marked_weights(weights, mask)
     return changed @ value * factor, changed

@@ -550,6 +550,38 @@ def test_attention_whose_axes_nothing_counts_is_named_in_a_warning(tmp_path: Pat
     assert not folder.bundle.maps
 
 
+class Window(nn.Module):
+    """What is as long as the input up to a number of frames, which no short input reaches."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        near = x[:, :64]
+        return near, scaled_dot_product_attention(x, near, near).mean(1)
+
+
+@pytest.mark.parametrize(
+    ("largest", "outputs", "sentence"),
+    [
+        (300, ["0", "1"], "axis 1 of the output '0' varies, but follows no axis of an input"),
+        (0, ["0", "1"], r"an axis of '0' is not always as long as frame: its size is Min\(64, frame\)"),
+        (0, ["1"], r"an axis of 'attention' is not always as long as frame: its size is Min\(64, frame\)"),
+        (300, ["1"], ""),
+        (50, ["0", "1"], ""),
+    ],
+)
+def test_an_axis_that_ends_to_grow_is_not_taken_for_one_of_an_input(
+    largest: int, outputs: list[str], sentence: str, tmp_path: Path
+) -> None:
+    frames = export.Tensor(axes={"frame": 0, "feature": 4}, largest={"frame": largest} if largest else {})
+    card = Card(name="window", inputs={"x": frames}, outputs=outputs)
+    with warnings.catch_warnings(action="ignore"):
+        if sentence:
+            with pytest.raises(ExportError, match=sentence):
+                export_module(Window(), card=card, examples=[np.ones((3, 4))], repository=tmp_path)
+            return
+        folder = export_module(Window(), card=card, examples=[np.ones((3, 4))], repository=tmp_path)
+    assert bool(folder.bundle.maps) == (largest == 50)
+
+
 class Counting(Mixing):
     """Makes a number of the size of the batch."""
 

@@ -1,9 +1,11 @@
 """`limelight import onnx`: ONNX files of other people, with a card."""
 
 import re
+import resource
 import shlex
+import threading
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import limelight
 from bundle.reader import read_bundle
+from export.execution import limits
+from export.importing.onnx_file.inspection import inspect_onnx
 from limelight import cli
 from tests.export.onnx_files import (
     CARD,
@@ -146,6 +150,62 @@ def test_inspect_writes_a_card_that_imports(folder: Path, capsys: pytest.Capture
     ]
     assert cli.main(["inspect", str(folder / "reader.onnx"), "--write-card", str(card)]) == 1
     assert "exists already" in capsys.readouterr().err
+
+
+# Lines after the reader's own, the shape of what they return, and whether that is attention.
+LOOKS = {
+    "classes of every token": ("tagged = MatMul(context, wo)  out = Softmax<axis=-1>(tagged)", "length, 3", False),
+    "classes that are masked and normalised again": (
+        "tagged = MatMul(context, wo)  all = Softmax<axis=-1>(tagged)  some = Mul(all, real)"
+        "  sums = ReduceSum<keepdims=1>(some, minus1)  out = Div(some, sums)",
+        "length, 3",
+        False,
+    ),
+    "words by their probability": (
+        "guessed = MatMul(context, turned)  out = Softmax<axis=-1>(guessed)  soft = MatMul(out, table)",
+        "length, 20",
+        False,
+    ),
+    "the mean of heads": ("out = ReduceMean<axes=[1], keepdims=0>(attn)", "length, length", True),
+    "a part of a difference": (
+        "out = Softmax<axis=-1>(scores)  both = Sub(out, attn)  seen = MatMul(both, v)",
+        "2, length, length",
+        True,
+    ),
+    "masked once more": ("out = Where(allowed, attn, zero)", "2, length, length", True),
+    "pooling": (
+        "asked = MatMul(context, wone)  flat = Squeeze(asked, axis2)  looked = Where(mask, flat, low)"
+        "  out = Softmax<axis=-1>(looked)  wide = Unsqueeze(out, axis2)  one_by_one = Mul(context, wide)"
+        "  pooled = ReduceSum<keepdims=0>(one_by_one, axis1)",
+        "length",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOOKS)
+def test_probabilities_of_classes_do_not_look_like_attention(case: str, folder: Path) -> None:
+    lines, shape, is_attention = LOOKS[case]
+    made = model(
+        reader=f"{HEADER} => (float[batch, 3] logits, float[batch, {shape}] out)",
+        logits="".join(f"  {line}\n" for line in ["logits = MatMul(mean, wo)", *lines.split("  ")]),
+    )
+    random, known = (
+        np.random.default_rng(0),
+        {each.name: onnx.numpy_helper.to_array(each) for each in made.graph.initializer},
+    )
+    more = {
+        "turned": known["table"].T,
+        "wone": random.standard_normal((8, 1)).astype(np.float32),
+        "minus1": np.array([-1]),
+    }
+    made.graph.initializer.extend(
+        onnx.numpy_helper.from_array(array, name) for name, array in more.items() if name not in known
+    )
+    found = inspect_onnx(write(folder / "reader.onnx", made))
+    assert not found.problem
+    assert ("out" in [each.name for each in found.weights]) == is_attention == ('output = "out"' in found.card)
+    assert "attn" in [each.name for each in found.weights]
 
 
 def test_inputs_of_one_length_share_its_label_set(folder: Path) -> None:
@@ -397,6 +457,24 @@ REFUSED_CARDS = {
     ),
     "no TOML": ('name = "reader"', "name = reader", "the card is not valid TOML"),
     "a wrong name": ('name = "reader"', 'name = "../reader"', "is not a model name"),
+    "a largest size below 0": ("length = 40", "length = -1", "the largest size of 'length' of the card's input 'ids'"),
+    "an endless axis": ("length = 40", f"length = {2**62}", "of the card's input 'ids' must be from 1 to 2147483647"),
+    "a maximum below the minimum": (
+        "maximum = 19",
+        "maximum = -5",
+        "the maximum of the card's input 'ids' must be from 1",
+    ),
+    "a maximum of many digits": (
+        "maximum = 19",
+        f"maximum = {'9' * 5000}",
+        "the card is not valid TOML: Exceeds the limit",
+    ),
+    "labels without end": (
+        "[results",
+        f"[labels]\nhop = {10**12}\n[results",
+        "the entries of the labels 'hop' must be from",
+    ),
+    "a nesting without end": ("minimum = 1", f"minimum = {'[' * 9999}", "the card is nested too deeply"),
     "a vocabulary too large": ("maximum = 19", "maximum = 20", "the tensor 'ids' takes up to 20 according to the card"),
 }
 
@@ -456,10 +534,20 @@ REFUSED_GRAPHS = {
         CARD,
         "inputs.ids.dtype is 'object'; it is one of 'float32'",
     ),
-    "an old operator set": (
-        {"<ir_version": '<ir_version: 7, opset_import: ["" : 12]>'},
+    "an operator set that cannot be converted": (
+        {"<ir_version": '<ir_version: 7, opset_import: ["" : 3]>'},
         CARD,
-        "the file uses operator set 12; convert it to 13 or newer",
+        "the file uses operator set 3, and cannot be converted to 13",
+    ),
+    "no operator set": (
+        {"<ir_version": '<ir_version: 7, opset_import: ["ai.onnx.ml" : 3]>'},
+        CARD,
+        "the file does not say which set of standard operators it uses",
+    ),
+    "axes that are not stated": (
+        {"reader": READER.splitlines()[2].replace("int64[batch, length] ids", "int64[] ids")},
+        CARD,
+        "the file does not state the axes of 'ids'",
     ),
 }
 
@@ -480,6 +568,157 @@ def test_a_file_that_mixes_rows_runs_one_row_at_a_time_if_its_card_says_so(folde
     (folder / "card.toml").write_text("batch = false\n" + card)
     assert run_import(folder) == 0
     assert read_bundle(folder / "repository" / "reader" / "1").bundle.single_rows
+
+
+# As the standard operators were written before version 13.
+OLD = {
+    "allowed": "  allowed = Unsqueeze<axes=[1, 2]>(mask)",
+    "attn": "  attn = Softmax<axis=3>(masked)",
+    "real": "  real = Unsqueeze<axes=[2]>(number)",
+    "total": "  total = ReduceSum<keepdims=0, axes=[1]>(kept)",
+    "count": "  count = ReduceSum<keepdims=0, axes=[1]>(real)",
+    "<ir_version": '<ir_version: 3, opset_import: ["" : 9]>',
+    "bias": "  shut = Not(allowed)\n  shut1 = Cast<to=1>(shut)\n  bias = Mul(shut1, low)",
+}
+
+
+def with_weights_as_inputs(made: onnx.ModelProto) -> None:
+    for each in made.graph.initializer:
+        made.graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+
+
+def with_axes(**names: object) -> Callable[[onnx.ModelProto], None]:
+    """Give the axes of a file other names, or sizes, or none."""
+
+    def change(made: onnx.ModelProto) -> None:
+        for value in (*made.graph.input, *made.graph.output):
+            for each in value.type.tensor_type.shape.dim:
+                new = names.get(each.dim_param, each.dim_param or each.dim_value)
+                each.Clear()
+                if isinstance(new, int):
+                    each.dim_value = new
+                elif new:
+                    each.dim_param = new
+
+    return change
+
+
+def with_the_domain_spelled_out(made: onnx.ModelProto) -> None:
+    for each in (*made.graph.node, *made.opset_import):
+        each.domain = "ai.onnx"
+
+
+def with_an_odd_output(made: onnx.ModelProto) -> None:
+    made.graph.output[0].name = made.graph.node[-1].output[0] = "logits\x1b[2J\u202e"
+
+
+UNUSUAL: dict[str, tuple[dict[str, str], Callable[[onnx.ModelProto], None]]] = {
+    "weights are inputs": ({"<ir_version": '<ir_version: 3, opset_import: ["" : 17]>'}, with_weights_as_inputs),
+    "an old operator set": (OLD, with_weights_as_inputs),
+    "an old operator set, spelled out": (OLD, with_the_domain_spelled_out),
+    "a format of the future": ({"<ir_version": '<ir_version: 99, opset_import: ["" : 17]>'}, lambda made: None),
+    "the domain spelled out": ({}, with_the_domain_spelled_out),
+    "axes without names": ({}, with_axes(batch=None, length=None)),
+    "axes of unknown names": ({}, with_axes(batch="?", length="?")),
+    "axes of no size": ({}, with_axes(batch=0, length=-1)),
+    "axes of odd names": ({}, with_axes(batch="a/b", length='\x1b[31m"\x7f\n]')),
+    "axes of each other's names": ({}, with_axes(batch="length", length="batch")),
+    "axes of the name of a label set": ({}, with_axes(length="one")),
+    "an output of an odd name": ({}, with_an_odd_output),
+    "an input that goes out again": ({}, lambda made: made.graph.output.append(made.graph.input[0])),
+    "a weight that goes out": (
+        {},
+        lambda made: made.graph.output.append(onnx.helper.make_tensor_value_info("table", 1, [VOCABULARY, 8])),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_an_old_or_unusual_file_imports_with_the_card_that_inspect_writes(
+    case: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, change = UNUSUAL[case]
+    made = model(**lines)
+    change(made)
+    write(folder / "reader.onnx", made)
+    (folder / "card.toml").unlink()
+    assert cli.main(["inspect", str(folder / "reader.onnx"), "--write-card", str(folder / "card.toml")]) == 0
+    said = capsys.readouterr().out
+    assert "not run" not in said and "attn: looks like attention" in said
+    assert run_import(folder) == 0, capsys.readouterr().err
+    assert not {*said, *capsys.readouterr().out} & {"\x1b", "\u202e"}
+    described = read_bundle(folder / "repository" / "reader" / "1").bundle.description
+    assert [each.name for each in described.maps] == ["attn"]
+
+
+NEAR = """
+<ir_version: 8, opset_import: ["" : 17]>
+near (float[batch, length] x) => (float[batch, near] y)
+<int64[1] begin = {0}, int64[1] end = {64}, int64[1] axis = {1}>
+{ y = Slice(x, begin, end, axis) }
+"""
+
+
+@pytest.mark.parametrize(("largest", "declared"), [("largest = { length = 300 }", "near"), ("", "Min(64, length)")])
+def test_an_axis_that_ends_to_grow_is_not_taken_for_one_of_an_input(
+    largest: str, declared: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = onnx.parser.parse_model(NEAR)
+    made.graph.output[0].type.tensor_type.shape.dim[1].dim_param = declared
+    write(folder / "reader.onnx", made)
+    (folder / "card.toml").write_text(UNBOUNDED_CARD + largest)
+    assert "axis 1 of the output 'y' varies, but follows no axis of an input" in refusal(folder, capsys)
+
+
+ENDLESS = """
+<ir_version: 8, opset_import: ["" : 17]>
+endless (float[batch, length] x) => (float[batch, length] y)
+<int64 often = {4611686018427387904}, bool yes = {1}>
+{
+  y = Loop (often, yes, x) <body = again (int64 step, bool more, float[a, b] given) => (bool stays, float[a, b] made)
+  { stays = Identity(more)  made = Identity(given) }>
+}
+"""
+ENORMOUS = """
+<ir_version: 8, opset_import: ["" : 17]>
+enormous (float[batch, length] x) => (float[rows, columns] y)
+<int64[2] sizes = {65536, 65536}>
+{ zeros = ConstantOfShape(sizes)  sum = ReduceSum<keepdims=0>(x)  y = Add(zeros, sum) }
+"""
+WIDE = """
+<ir_version: 8, opset_import: ["" : 17]>
+wide (float[batch, 1099511627776] x) => (float[batch, 1099511627776] y)
+{ y = Softmax(x) }
+"""
+UNBOUNDED_CARD = """
+name = "unbounded"
+[inputs.x]
+kind = "tensor"
+axes = ["length"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (ENDLESS, "run on inputs of the shapes {'x': [3, 5]}, takes longer than the 2 s that it may"),
+        (ENORMOUS, "run on inputs of the shapes {'x': [3, 5]}, takes more than the 4.0 GiB of memory that it may"),
+        (WIDE, "a row of 'x' has 1099511627776 numbers; an input may have up to"),
+    ],
+)
+def test_a_file_without_end_meets_limits(
+    text: str, sentence: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "_SECONDS", 1.5)
+    write(folder / "reader.onnx", onnx.parser.parse_model(text))
+    (folder / "card.toml").write_text(UNBOUNDED_CARD)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    assert sentence in refusal(folder, capsys)
+    cli.main(["inspect", str(folder / "reader.onnx")])
+    captured = capsys.readouterr()
+    assert sentence in captured.out + captured.err and "Traceback" not in captured.err
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    assert not [each for each in threading.enumerate() if each.name == limits._THREAD]
 
 
 @pytest.mark.parametrize("length", [0, 1, 60, 700])

@@ -23,8 +23,6 @@ from models.attention.export_markers import can_be_marked, is_marking, marked_at
 ROOT = "attention"
 # What torch.compile puts into the path of a module.
 _COMPILED = "._orig_mod"
-# A number that, added to a score, leaves no weight.
-_MASKED = -1e4
 _MHA = inspect.signature(F.multi_head_attention_forward)
 
 
@@ -34,22 +32,16 @@ class FoundAttention:
     Attributes:
         weights: [batch, head, query, key], by the path of the submodule that computes them; the second call of a
             submodule is `<path>.2`.
-        biased: names of attention whose scores get other numbers than a mask's.
     """
 
-    def __init__(self, biased: set[str]) -> None:
+    def __init__(self) -> None:
         self.weights: dict[str, Tensor] = {}
-        self.biased = biased
 
 
 @contextmanager
-def finding_attention(module: nn.Module, biased: set[str]) -> Iterator[FoundAttention]:
-    """Record the attention of the calls of a module in this block.
-
-    Args:
-        biased: names that earlier calls found to be biased; calls outside an export add to it.
-    """
-    found, path = FoundAttention(biased), _ModulePath()
+def finding_attention(module: nn.Module) -> Iterator[FoundAttention]:
+    """Record the attention of the calls of a module in this block."""
+    found, path = FoundAttention(), _ModulePath()
     with ExitStack() as stack:
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         hooked = set()  # an export shows a submodule of several names as several, which share their hooks
@@ -165,19 +157,14 @@ class _Interception(TorchFunctionMode):
         if is_causal:
             places = torch.arange(queries.shape[-2], device=query.device).unsqueeze(-1)
             mask = places >= torch.arange(keys.shape[-2], device=query.device)
-        is_bias = mask is not None and mask.dtype != torch.bool
         if not is_marking():
-            if is_bias and mask is not None and not bool(((mask == 0) | (mask <= _MASKED)).all()):
-                self._found.biased.add(name)
             context, weights = original(), _weights(queries, keys, mask, scale)
             self._found.weights[name] = weights
             return context, weights
         if can_be_marked(queries, keys, values):
-            allowed, bias = mask, None
-            if mask is not None and name in self._found.biased:
-                allowed, bias = None, mask[(None,) * (4 - mask.dim())]
-            elif is_bias and mask is not None:
-                allowed = mask == 0
+            # A mask of numbers is added to scores: surgery finds those that the graph proves to be boolean.
+            allowed, bias = (mask, None) if mask is None or mask.dtype == torch.bool else (None, mask)
+            bias = None if bias is None else bias[(None,) * (4 - bias.dim())]
             context, weights = marked_attention(queries, keys, values, allowed, scale, bias=bias)
         else:
             weights = _weights(queries, keys, mask, scale)
@@ -195,10 +182,11 @@ class _Interception(TorchFunctionMode):
 
 
 def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Compute softmax(scale · q kᵀ + mask); zeros for a query that a boolean mask leaves no key."""
+    """Compute softmax(scale · q kᵀ + mask); zeros for a query that the mask leaves no key, as PyTorch's context has."""
     scores = query @ key.transpose(-1, -2) * scale
     if mask is None:
         return scores.softmax(-1)
     if mask.dtype != torch.bool:
-        return (scores + mask).softmax(-1)
+        attends = mask.amax(-1, keepdim=True) > -torch.inf
+        return (scores + torch.where(attends, mask, 0)).softmax(-1) * attends
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1) * mask

@@ -23,10 +23,8 @@ from export.importing.describe import card_of_inputs, complete_card
 from export.importing.maps import unnamed, with_found_maps
 from export.importing.module.network import ImportedModule
 from export.importing.numbers import as_numbers
-from export.importing.observed import Observed, listed
-from export.interface import max_sizes
+from export.importing.observed import LARGEST_SIZE, Observed, listed, observed_sizes
 from export.pipeline import export_model
-from export.tracing.example_sizes import example_sizes
 from limelight.errors import InputError
 from limelight.values import Image, to_instance
 from models.cards.card import Card, TrainedModel, TrainingData
@@ -76,6 +74,7 @@ def export_module(
         precision=precision,
         half_weights=half_weights,
         interventions=interventions,
+        largest_size=LARGEST_SIZE,
     )
 
 
@@ -102,14 +101,13 @@ def _warn_of_missing_maps(card: cards.Card, observed: Mapping[str, Observed]) ->
 
 
 def _observe(network: ImportedModule, card: Card) -> dict[str, Observed]:
-    """Run a module at two sizes, and return what it returned."""
-    first = example_sizes(max_sizes(card))
-    sizes = (first, example_sizes(max_sizes(card), avoid=first))
+    """Run a module at several sizes, and return what it returned."""
+    sizes = observed_sizes(card)
     runs = [_run(network, card, each) for each in sizes]
-    one, other = ({**found, **returned} for returned, found in runs)
-    if some := sorted(one.keys() ^ other.keys()):
+    one, *others = ({**found, **returned} for returned, found in runs)
+    if some := sorted({name for other in others for name in one.keys() ^ other.keys()}):
         raise ExportError(f"the module returns {some[0]!r} at some sizes only")
-    for name, again in _run(network, card, first)[0].items():
+    for name, again in _run(network, card, sizes[0])[0].items():
         if not np.allclose(one[name], again, rtol=1e-3, atol=1e-4, equal_nan=True):
             raise ExportError(
                 f"the module answers the same input differently each time ({name!r}): is dropout left on, as by "
@@ -117,7 +115,7 @@ def _observe(network: ImportedModule, card: Card) -> dict[str, Observed]:
             )
     inner = runs[0][1]
     return {
-        name: Observed(name, array.dtype, (array.shape, other[name].shape), sizes, name in inner)
+        name: Observed(name, array.dtype, tuple(each[name].shape for each in (one, *others)), sizes, name in inner)
         for name, array in one.items()
     }
 

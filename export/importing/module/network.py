@@ -32,14 +32,11 @@ class ImportedModule(Network):
         super().__init__()
         self.module = module
         self._inputs, self._outputs, self._maps = card.inputs, card.outputs, card.maps
-        self._biased: set[str] = set()
         _check_arguments(module, card.inputs)
 
     def described(self, card: ImportedCard) -> "ImportedModule":
         """Return the same module with the outputs and maps of a complete card."""
-        network = ImportedModule(self.module, card)
-        network._biased = set(self._biased)
-        return network
+        return ImportedModule(self.module, card)
 
     def results(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Call the module, and return the tensors that it returns, and the weights of its attention, by name.
@@ -49,7 +46,7 @@ class ImportedModule(Network):
         """
         arguments = {name: _argument(self._inputs[name], tensor) for name, tensor in tensors.items()}
         try:
-            with finding_attention(self.module, self._biased) as found:
+            with finding_attention(self.module) as found:
                 returned = dict(_flatten(self.module(**arguments), ""))
         except Exception as error:  # a module raises anything
             if is_marking():

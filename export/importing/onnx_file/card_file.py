@@ -72,8 +72,10 @@ def read_card(path: Path, file: OnnxFile) -> CardFile:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ExportError(f"{path}: the card cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # of a number of thousands of digits too
         raise ExportError(f"{path}: the card is not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise ExportError(f"{path}: the card is nested too deeply") from error
     return _Reader(Path(path), file).card(content)
 
 

@@ -13,7 +13,7 @@ def write_card(card: cards.Card, file: OnnxFile) -> str:
 
 
 def _lines(card: cards.Card, file: OnnxFile) -> Iterator[str]:
-    yield f"# The card of {file.path.name}. Comments say what the file does not."
+    yield f"# The card of {_value(file.path.name)}. Comments say what the file does not."
     yield f"name = {_value(card.name)}"
     yield 'title = ""'
     yield 'summary = ""'
@@ -27,8 +27,11 @@ def _lines(card: cards.Card, file: OnnxFile) -> Iterator[str]:
         yield from _image(each) if isinstance(each, cards.Image) else _tensor(each, guessed=card.batch is False)
     if card.labels:
         yield ""
-        yield "[labels]  # the number of entries, or a list of their names"
+        yield "[labels]  # the number of entries of an axis of attention, or a list of their names"
         yield from (f"{_key(name)} = {_value(entries)}" for name, entries in card.labels.items())
+    if card.maps:
+        yield ""
+        yield "# Guesses: these weigh values in the graph, and their rows summed to 1 and had these axes in a few runs."
     for name, stated in card.maps.items():
         yield ""
         yield f"[maps.{_key(name)}]"
@@ -50,7 +53,7 @@ def _image(stated: cards.Input) -> Iterator[str]:
     if stated.channels_last:
         yield "channels_last = true"
     if stated.patches is not None:
-        yield f"patches = {_value(list(stated.patches))}"
+        yield f"patches = {_value(list(stated.patches))}  # a guess, by the size of an axis of attention"
         yield f"leading = {_value(list(stated.leading))}"
 
 
@@ -71,7 +74,12 @@ def _tensor(stated: cards.Input, *, guessed: bool) -> Iterator[str]:
         yield f"maximum = {stated.maximum}"
     if isinstance(stated.mask, cards.Mask):
         padding = _value(stated.mask.padding)
-        comment = "  # a guess: padded rows are answered differently either way" if guessed else ""
+        seen = (
+            "padded rows are answered differently either way"
+            if guessed
+            else "padded rows were answered as without padding"
+        )
+        comment = f"  # a guess: {seen}"
         yield f"mask = {{ name = {_value(stated.mask.name)}, padding = {padding} }}{comment}"
     elif stated.mask:
         yield f"mask = {_value(stated.mask)}"
@@ -83,5 +91,5 @@ def _key(name: str) -> str:
 
 
 def _value(value: str | int | float | bool | Sequence[object] | Mapping[str, object]) -> str:
-    """Write a value of TOML: strings, numbers and lists as JSON has them."""
-    return json.dumps(value, ensure_ascii=False)
+    """Write a value of TOML: strings, numbers and lists as JSON has them, with one more escape."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

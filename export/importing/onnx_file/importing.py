@@ -19,7 +19,7 @@ from export.exported_graph import ExportedGraph
 from export.importing import cards
 from export.importing.describe import card_of_inputs, complete_card
 from export.importing.maps import guess_map
-from export.importing.observed import Observed
+from export.importing.observed import LARGEST_SIZE, Observed
 from export.importing.onnx_file.card_file import CardFile, Generation, read_card
 from export.importing.onnx_file.examples import check_given, drawn_examples, read_npz, read_stated
 from export.importing.onnx_file.file import OnnxFile, read_onnx
@@ -119,11 +119,11 @@ def _compared(
 ) -> Comparison:
     """Compare graphs with the reference. ONNX Runtime rounds half precision elsewhere where outputs are others."""
     if not any(each.data_type == onnx.TensorProto.FLOAT16 for one in graphs for each in one.model.graph.initializer):
-        comparison = verify(graphs, reference, card)
+        comparison = verify(graphs, reference, card, largest_size=LARGEST_SIZE)
         compare_samples(graphs, card, examples, samples, comparison)
         return comparison
     fitted = FittingComparison(card, Precision.FLOAT16, reference.name)
-    verify(graphs, reference, card, fitted)
+    verify(graphs, reference, card, fitted, largest_size=LARGEST_SIZE)
     compare_random_rows(graphs, reference, card, fitted, _FITTED_ROWS)
     compare_samples(graphs, card, examples, samples, fitted)
     fitted.fit_tolerances()

@@ -20,6 +20,7 @@ from export.importing.onnx_file.file import FileTensor, OnnxFile, read_onnx, voc
 from export.importing.onnx_file.importing import map_names
 from export.importing.onnx_file.observing import fixed_batch, observe
 from export.importing.onnx_file.reference import FileSession, file_input, own_dtype
+from export.importing.onnx_file.weighing import WeighedValues
 from export.interface import BATCH, Axes, max_sizes
 from export.tracing.example_sizes import example_sizes
 
@@ -30,7 +31,7 @@ _LEAST_KEYS = 2
 
 @dataclass(frozen=True)
 class Weights:
-    """A tensor whose rows sum to 1.
+    """A tensor that weighs values in the graph, and whose rows summed to 1 when it was run.
 
     Attributes:
         axes: the name of the axis that each follows, or its size.
@@ -51,7 +52,7 @@ class Inspection:
     Attributes:
         outputs: of each output the axes that were seen.
         weights: outputs that look like attention, then Softmax outputs inside.
-        hidden: Softmax nodes inside whose output does not look like attention.
+        others: other tensors whose rows sum to 1, and other Softmax nodes inside.
         card: a first card, in TOML.
         problem: why the file could not be run on random inputs; empty if it was.
     """
@@ -59,13 +60,13 @@ class Inspection:
     file: OnnxFile
     outputs: Mapping[str, Axes]
     weights: tuple[Weights, ...]
-    hidden: tuple[str, ...]
+    others: tuple[str, ...]
     card: str
     problem: str
 
 
 def inspect_onnx(path: Path) -> Inspection:
-    """Inspect an ONNX file: run it on random inputs at two sizes.
+    """Inspect an ONNX file: run it on random inputs of several sizes.
 
     Raises:
         ExportError: the file cannot be read, or ONNX Runtime cannot load it.
@@ -80,7 +81,9 @@ def inspect_onnx(path: Path) -> Inspection:
     except ExportError as error:
         outputs = {name: each.axes for name, each in file.outputs.items()}
         return Inspection(file, outputs, (), tuple(inner), write_card(card, file), error.message)
-    found = [name for name in observed if all(_looks_like_attention(observed[name], run.outputs[name]) for run in runs)]
+    normalised = [name for name in observed if all(_sums_to_one(observed[name], run.outputs[name]) for run in runs)]
+    weighed = WeighedValues(file.model.graph)
+    found = [name for name in normalised if weighed.weighs(name)]
     card = _with_labels(card, [observed[name] for name in found])
     weights = tuple(
         Weights(name, observed[name].axes, name in inner, guess_map(card, observed[name])) for name in found
@@ -89,24 +92,29 @@ def inspect_onnx(path: Path) -> Inspection:
     card = replace(
         card,
         maps={names[each.name]: each.map for each in weights if each.map is not None},
-        outputs=[name for name in file.outputs if name not in found and _can_be_sent(observed[name])],
+        outputs=[
+            name
+            for name in file.outputs
+            if name not in found and name not in file.inputs and _can_be_sent(observed[name])
+        ],
     )
     return Inspection(
         file,
         {name: observed[name].axes for name in file.outputs},
         tuple(sorted(weights, key=lambda each: each.is_inner)),
-        tuple(name for name in inner if name not in found),
+        tuple(name for name in dict.fromkeys([*normalised, *inner]) if name not in found),
         write_card(card, file),
         "",
     )
 
 
 def _can_be_sent(tensor: Observed) -> bool:
-    """Tell whether it holds numbers, and every axis that varies follows one of an input."""
-    return tensor.dtype != object and all(isinstance(axis, int) or axis in tensor.sizes[0] for axis in tensor.axes)
+    """Tell whether it holds numbers of each row, and every axis that varies follows one of an input."""
+    is_of_rows = tensor.axes[:1] == (BATCH,) and tensor.dtype != object
+    return is_of_rows and all(isinstance(axis, int) or axis in tensor.sizes[0] for axis in tensor.axes)
 
 
-def _looks_like_attention(tensor: Observed, array: Array) -> bool:
+def _sums_to_one(tensor: Observed, array: Array) -> bool:
     """Tell whether rows sum to 1 (or 0), and whether there may be several of them."""
     if not np.issubdtype(array.dtype, np.floating) or array.ndim < 2 or array.shape[-1] < _LEAST_KEYS or not array.size:
         return False
@@ -162,7 +170,7 @@ def _image(own: FileTensor) -> cards.Image | None:
 def _tensor(file: OnnxFile, own: FileTensor, mask: str) -> cards.Tensor:
     names: list[str] = []
     for place, axis in enumerate(own.axes[1:], 1):
-        name = axis if isinstance(axis, str) else f"{own.name}_{place}"
+        name = axis if isinstance(axis, str) and axis not in (BATCH, cards.ONE) else f"{own.name}_{place}"
         names.append(name if name not in names else f"{name}_{place}")
     sizes = {name: axis if isinstance(axis, int) else 0 for name, axis in zip(names, own.axes[1:], strict=True)}
     entries = vocabulary_of(file, own.name) if np.issubdtype(own.dtype, np.integer) else 0

@@ -1,4 +1,4 @@
-"""Runs an ONNX file on random inputs at two sizes, to see what its outputs are."""
+"""Runs an ONNX file on random inputs of several sizes, to see what its outputs are."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -10,12 +10,11 @@ from bundle.values import Array
 from export.errors import ExportError
 from export.execution.random_inputs import RandomInputs, collate_rows
 from export.importing.describe import ImportedCard
-from export.importing.observed import Observed
+from export.importing.observed import Observed, observed_sizes
 from export.importing.onnx_file.card_file import shape_of, unknown_input
 from export.importing.onnx_file.file import OnnxFile
 from export.importing.onnx_file.reference import FileSession, file_input, own_dtype
-from export.interface import BATCH, input_specs, max_sizes
-from export.tracing.example_sizes import example_sizes
+from export.interface import BATCH, input_specs
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Run:
 def observe(
     session: FileSession, imported: ImportedCard, inner: Collection[str]
 ) -> tuple[dict[str, Observed], tuple[Run, ...]]:
-    """Run a file at two sizes.
+    """Run a file at several sizes.
 
     Args:
         inner: values inside the file that the session returns as well.
@@ -39,9 +38,7 @@ def observe(
     """
     file = session.file
     check_inputs(file, imported)
-    largest = max_sizes(imported.card)
-    first = example_sizes(largest)
-    sizes = [first, example_sizes(largest, avoid=first)]
+    sizes = [*observed_sizes(imported.card)]
     if fixed := fixed_batch(file):
         sizes = [{**each, BATCH: fixed} for each in sizes]
     _check_ranges(session, imported, sizes[0])
@@ -50,8 +47,22 @@ def observe(
         tensors = collate_rows(imported.card, RandomInputs(imported.card).rows(each))
         given = {name: file_input(own, tensors[name], own_dtype(file, name)) for name, own in imported.inputs.items()}
         runs.append(Run(given, session.run(given)))
+    specs = {spec.name: spec for spec in input_specs(imported.card)}
+    symbols = {
+        str(axis): str(own)
+        for name in imported.inputs
+        for axis, own in zip(specs[name].axes, file.inputs[name].axes, strict=False)
+    }
     observed = {
-        name: Observed(name, array.dtype, tuple(run.outputs[name].shape for run in runs), tuple(sizes), name in inner)
+        name: Observed(
+            name,
+            array.dtype,
+            tuple(run.outputs[name].shape for run in runs),
+            tuple(sizes),
+            name in inner,
+            file.outputs[name].axes if name in file.outputs else (),
+            symbols,
+        )
         for name, array in runs[0].outputs.items()
     }
     return observed, tuple(runs)

@@ -1,6 +1,6 @@
 """An ONNX file as it is, as the reference of the graph that a bundle holds."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import onnx
 from bundle.values import Array
 from export.errors import ExportError
 from export.execution.generation import GenerationRunner
+from export.execution.limits import Result, within_limits
 from export.execution.onnx_runner import GraphSession
 from export.exported_graph import ExportedGraph
 from export.importing.describe import ImportedCard
@@ -22,7 +23,7 @@ _CANONICAL = ("batch", "head", "query", "key")
 
 
 class FileSession:
-    """An ONNX file in a session, which also returns some of its inner values.
+    """An ONNX file in a session, which also returns some of its inner values; it is loaded and run within limits.
 
     Raises:
         ExportError: ONNX Runtime cannot load the file.
@@ -31,20 +32,25 @@ class FileSession:
     def __init__(self, file: OnnxFile, inner: Collection[str] = ()) -> None:
         self.file = file
         model = onnx.ModelProto()
-        model.CopyFrom(file.model)
+        model.CopyFrom(file.own)
         exposed = [name for name in inner if name not in file.outputs]
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in exposed)
         inputs = tuple(TensorSpec(each.name, each.dtype, each.axes) for each in file.inputs.values())
         outputs = tuple(TensorSpec(name, np.dtype(np.float32), ()) for name in (*file.outputs, *exposed))
-        try:
-            self._session = GraphSession(ExportedGraph(Path(file.path).name, "model.onnx", model, inputs, outputs))
-        except ExportError as error:
-            raise ExportError(" ".join(error.message.split())) from error
+        name = Path(file.path).name
+        graph = ExportedGraph(name, "model.onnx", model, inputs, outputs)
+        self._weights = sum(each.ByteSize() for each in model.graph.initializer)
+        self._session = self._within_limits(lambda: GraphSession(graph), f"loading {name}", lambda: None)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return every output and exposed value. Raises ExportError where ONNX Runtime fails on the inputs."""
+        shapes = {name: list(array.shape) for name, array in inputs.items()}
+        what = f"{self.file.path.name}, run on inputs of the shapes {shapes},"
+        return self._within_limits(lambda: self._session.run(inputs), what, self._session.stop)
+
+    def _within_limits(self, work: Callable[[], Result], what: str, stop: Callable[[], None]) -> Result:
         try:
-            return self._session.run(inputs)
+            return within_limits(work, what, self._weights, stop)
         except ExportError as error:
             raise ExportError(" ".join(error.message.split())) from error
 

@@ -99,29 +99,26 @@ def _make_room(model: onnx.ModelProto, part: GraphPart) -> dict[str, str]:
     made = {name for node in model.graph.node for name in node.output}
     wanted = [*part.maps, *part.renamed.values(), *part.outputs]
     moved = {name: f"{name}.inside" for name in wanted if name in made}
-    for old, new in moved.items():
-        for node in model.graph.node:
-            node.output[:] = [new if name == old else name for name in node.output]
-        rename_reads(model.graph, old, new)
+    for node in model.graph.node:
+        node.output[:] = [moved.get(name, name) for name in node.output]
+    rename_reads(model.graph, moved)
     return moved
 
 
 def _convert_inputs(model: onnx.ModelProto, file: OnnxFile, part: GraphPart) -> None:
     """Give a graph the inputs of its part, each converted to the file's own where it differs."""
     own_names = {new: old for old, new in part.renamed.items()}
-    defaults = [each for each in model.graph.input if each.name not in file.inputs]
     builder = NodeBuilder("limelight_input_")
-    values = []
+    values, made = [], {}
     for spec in part.inputs:
         own = file.inputs[own_names.get(spec.name, spec.name)]
-        made = _converted(builder, spec, own, part)
-        if made != own.name:
-            rename_reads(model.graph, own.name, made)
+        made[own.name] = _converted(builder, spec, own, part)
         value = helper.make_tensor_value_info(spec.name, helper.np_dtype_to_tensor_dtype(spec.dtype), None)
         set_shape(value, _declared_axes(spec, own))
         values.append(value)
+    rename_reads(model.graph, made)
     del model.graph.input[:]
-    model.graph.input.extend([*values, *defaults])
+    model.graph.input.extend(values)
     after = list(model.graph.node)
     del model.graph.node[:]
     model.graph.node.extend([*builder.nodes, *after])

@@ -31,7 +31,8 @@ _GATHER = 0.02  # seconds that lines gather: waking the thread for each line wou
 # Loggers of a line for each model, and not for each call.
 _OPERATORS = ("service.repository", "service.checking", "service.engine.store", "service.engine.loading")
 _requests = logging.getLogger("limelight.requests")
-_encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
+# In ASCII, so that no name turns a terminal's text round.
+_encode = json.JSONEncoder(default=str).encode
 
 
 class JsonFormatter(logging.Formatter):

@@ -19,13 +19,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/serve.stamp: $(SOURCES) | $(VENV)/bin/python
-	$(PIP) --editable '.[serve,http]'
-	@$(BIN)/python -c 'import limelight.cli.commands, service.demo, service.checking.child, service.supervisor.in_process'
+	$(PIP) --editable './client[cli]' --editable '.[serve,http]'
+	@$(BIN)/python -c 'import limelight.cli.commands, limelight_service.demo, limelight_service.checking.child'
 	@touch $@
 
 $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
-	$(PIP) --editable '.[dev]'
-	@$(BIN)/python -c 'import limelight.cli.commands, export, models.training.command, service.supervisor.in_process'
+	$(PIP) --editable './client[cli]' --editable '.[dev]'
+	@$(BIN)/python -c 'import limelight.cli.commands, limelight_export, limelight_models.training.command, limelight_service.demo'
 	@touch $@ $(VENV)/serve.stamp
 
 dev: $(VENV)/dev.stamp  ## Installs what training, exporting and the tests need; serving is part of it.
@@ -55,7 +55,7 @@ protocol-image: $(VENV)/dev.stamp  ## Writes proto/limelight.binpb.gz again, whi
 	cd proto && if [ -e limelight.binpb.gz ]; then $(abspath $(BIN))/buf breaking --against limelight.binpb.gz; fi
 	cd proto && $(abspath $(BIN))/buf build --exclude-source-info -o limelight.binpb.gz
 
-graphs: $(VENV)/dev.stamp  ## Writes the small graphs of service/engine/graphs again, from their text.
+graphs: $(VENV)/dev.stamp  ## Writes the small graphs of service/limelight_service/engine/graphs again, from their text.
 	$(BIN)/python -m tests.service.graphs
 
 lint: $(VENV)/dev.stamp  ## Checks style, and that formatting is ruff's.

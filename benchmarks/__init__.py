@@ -3,6 +3,6 @@
 Several import ONNX Runtime at once, so its telemetry is turned off here.
 """
 
-from bundle.offline import stay_offline
+from limelight_bundle.offline import stay_offline
 
 stay_offline()

@@ -38,9 +38,9 @@ from benchmarks.process import Process, ServerProcess, cores, free_port
 from benchmarks.records import ROOT, save
 from benchmarks.serving.runtime_alone import run_raw, ways
 from benchmarks.tables import of_rows
-from export.importing.huggingface.importer import import_checkpoint
-from export.importing.huggingface.tasks.task import ImportOptions
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from limelight_export.importing.huggingface.importer import import_checkpoint
+from limelight_export.importing.huggingface.tasks.task import ImportOptions
 
 MODEL = "sentences"
 CALLERS = (16, 32)

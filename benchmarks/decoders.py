@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from bundle.names import BUNDLE_FILE
-from bundle.values import Text
-from export import export_model
-from models.cards.card import TrainedModel, TrainingData
-from models.data.dataset import Dataset, Example
-from models.training.settings import Preset, Settings
-from models.zoo.index import recipe
+from limelight_bundle.names import BUNDLE_FILE
+from limelight_bundle.values import Text
+from limelight_export import export_model
+from limelight_models.cards.card import TrainedModel, TrainingData
+from limelight_models.data.dataset import Dataset, Example
+from limelight_models.training.settings import Preset, Settings
+from limelight_models.zoo.index import recipe
 
 # Each with the embeddings that tokens are put out by.
 MODELS = {"gpt": "tokens.weight", "transformer": "target_embedding.weight"}

@@ -9,7 +9,7 @@ from PIL import Image
 
 from benchmarks.records import ROOT
 from limelight.v1 import service_pb2, values_pb2
-from models.data.numerals import LANGUAGES
+from limelight_models.data.numerals import LANGUAGES
 
 DEMO = ROOT / "deploy" / "demo"
 _SERVICE = "/limelight.v1.AttentionService/"

@@ -8,22 +8,22 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.encoder_sizes import MODELS, NAME, VOCABULARY, EncoderConfig
-from bundle.names import BUNDLE_FILE
-from bundle.values import TensorValue
-from export import export_model
-from models.attention import Attention, masks
-from models.attention.align.soft import Softmax
-from models.attention.queries.multi_head import MultiHead
-from models.attention.score.dot import ScaledDot
-from models.attention.token_packing import Packing
-from models.cards.card import Card, TrainedModel, TrainingData
-from models.cards.describe import describe
-from models.cards.inputs import TensorInput, TensorSpec
-from models.cards.labels import LabelSet
-from models.cards.maps import map_of
-from models.cards.results import Classes
-from models.cards.taxonomy import Taxonomy
-from models.network import Answer, Network
+from limelight_bundle.names import BUNDLE_FILE
+from limelight_bundle.values import TensorValue
+from limelight_export import export_model
+from limelight_models.attention import Attention, masks
+from limelight_models.attention.align.soft import Softmax
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.score.dot import ScaledDot
+from limelight_models.attention.token_packing import Packing
+from limelight_models.cards.card import Card, TrainedModel, TrainingData
+from limelight_models.cards.describe import describe
+from limelight_models.cards.inputs import TensorInput, TensorSpec
+from limelight_models.cards.labels import LabelSet
+from limelight_models.cards.maps import map_of
+from limelight_models.cards.results import Classes
+from limelight_models.cards.taxonomy import Taxonomy
+from limelight_models.network import Answer, Network
 
 
 class EncoderLayer(nn.Module):

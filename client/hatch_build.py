@@ -1,8 +1,8 @@
 """Build hook: generates the protocol code from the .proto files.
 
 The public protocol (proto/limelight/v1) becomes `limelight.v1`. The Open Inference Protocol (proto/inference) becomes a
-module of `limelight bench` and, in the application's distribution, of `service.codecs.oip`; the bundle format
-(proto/limelight/bundle/v1) becomes `bundle.v1` there. These are not public API.
+module of `limelight bench`. The application's distribution has it too (`limelight_service.codecs.oip`), and the bundle
+format (proto/limelight/bundle/v1) as `limelight_bundle.v1`. These are not public API.
 
 `build-system.requires` pins the oldest grpcio-tools that works; the generated code runs under protobuf 6.31 to 7.
 """
@@ -23,9 +23,14 @@ class ProtocolBuildHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
-        targets = [(PUBLIC, CLIENT / PUBLIC), (OPEN_INFERENCE, CLIENT / "limelight" / "cli" / "bench")]
-        if root != CLIENT:
-            targets += [(ON_DISK, root / "bundle" / "v1"), (OPEN_INFERENCE, root / "service" / "codecs" / "oip")]
+        if root == CLIENT:
+            targets = [(PUBLIC, CLIENT / PUBLIC), (OPEN_INFERENCE, CLIENT / "limelight" / "cli" / "bench")]
+        else:
+            service = root / "service" / "limelight_service"
+            targets = [
+                (ON_DISK, root / "bundle" / "limelight_bundle" / "v1"),
+                (OPEN_INFERENCE, service / "codecs" / "oip"),
+            ]
         source = CLIENT.parent / "proto"
         for package, target in targets:
             if source.is_dir():

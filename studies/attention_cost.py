@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.records import read, write
-from models.attention import Attention
-from models.attention.context import Context
-from models.attention.queries.multi_head import MultiHead
-from models.attention.score import Additive, ScaledDot
-from models.catalogue.parts import attention
-from models.catalogue.registry import MECHANISMS
-from models.testbed.taxonomy import SCALED, SOFT
-from models.testbed.text import Texts
+from limelight_models.attention import Attention
+from limelight_models.attention.context import Context
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.score import Additive, ScaledDot
+from limelight_models.catalogue.parts import attention
+from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.testbed.taxonomy import SCALED, SOFT
+from limelight_models.testbed.text import Texts
 
 RESULTS = Path(__file__).parent / "records" / "attention_cost.json.xz"
 PAGE = Path(__file__).parents[1] / "docs" / "attention-cost.md"

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from bundle.offline import stay_offline
+from limelight_bundle.offline import stay_offline
 
 stay_offline()
 # Models of tests are small, and pytest has a process on every core: several threads each only wait for each other.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from models.catalogue.registry import MECHANISMS
-from models.testbed.form import ServedForm
+from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.testbed.form import ServedForm
 
 SERVED: Mapping[str, ServedForm] = {each.name: each.served for each in MECHANISMS if each.served}

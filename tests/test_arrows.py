@@ -1,4 +1,4 @@
-"""The arrows between the packages: client <- bundle <- models <- export, client <- bundle <- service; and no circles.
+"""The arrows between the packages: base <- bundle <- models <- export, base <- bundle <- service; and no circles.
 
 benchmarks, studies and tests are no part of the product: only they may import each other, and benchmarks neither of the
 others.
@@ -16,39 +16,43 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {
     "limelight": ROOT / "client" / "limelight",
-    "bundle": ROOT / "bundle",
-    "models": ROOT / "models",
-    "export": ROOT / "export",
-    "service": ROOT / "service",
+    **{f"limelight_{name}": ROOT / name / f"limelight_{name}" for name in ("bundle", "models", "export", "service")},
 }
 OURS = set(FOLDERS) | {"tests", "benchmarks", "studies"}
 ALLOWED = {
     "limelight": {"limelight"},
-    "bundle": {"limelight", "bundle"},
-    "models": {"limelight", "bundle", "models"},
-    "export": {"limelight", "bundle", "models", "export"},
-    "service": {"limelight", "bundle", "service"},
+    "limelight_bundle": {"limelight", "limelight_bundle"},
+    "limelight_models": {"limelight", "limelight_bundle", "limelight_models"},
+    "limelight_export": {"limelight", "limelight_bundle", "limelight_models", "limelight_export"},
+    "limelight_service": {"limelight", "limelight_bundle", "limelight_service"},
 }
+# All that other packages may take from the client.
+OF_CLIENT = ("limelight.base", "limelight.v1")
 TOOLS = {  # each with those that it may not import
-    "benchmarks": {"tests", "studies", "service"},
-    "studies": {"tests", "service"},
+    "benchmarks": {"tests", "studies", "limelight_service"},
+    "studies": {"tests", "limelight_service"},
 }
 FOREIGN = {
     "limelight": {"torch", "onnx", "onnxruntime", "onnxscript", "tokenizers"},
-    "bundle": {"torch", "onnxruntime", "onnxscript"},
-    "models": {"onnxruntime", "onnx", "onnxscript"},
-    "export": set(),
-    "service": {"torch", "onnx", "onnxscript"},
+    "limelight_bundle": {"torch", "onnxruntime", "onnxscript"},
+    "limelight_models": {"onnxruntime", "onnx", "onnxscript"},
+    "limelight_export": set(),
+    "limelight_service": {"torch", "onnx", "onnxscript"},
 }
 
 
 def imports(path: Path) -> Iterator[str]:
     """Yield the first part of every module that a file imports, wherever in the file."""
+    return (name.partition(".")[0] for name in modules(path))
+
+
+def modules(path: Path) -> Iterator[str]:
+    """Yield every module that a file imports, wherever in the file; of a root package, what is taken from it."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.module.split(".")[0]
+            yield from [node.module] if "." in node.module else [f"{node.module}.{each.name}" for each in node.names]
 
 
 @pytest.mark.parametrize("package", FOLDERS)
@@ -58,6 +62,19 @@ def test_a_package_imports_only_what_its_arrow_allows(package: str) -> None:
         for path in sorted(FOLDERS[package].rglob("*.py"))
         for name in imports(path)
         if name in (OURS - ALLOWED[package]) | FOREIGN[package]
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("package", FOLDERS)
+def test_what_others_take_from_the_client_stands_in_one_place(package: str) -> None:
+    """And that place, `limelight.base`, takes nothing of the rest of the client."""
+    folder = FOLDERS["limelight"] / "base" if package == "limelight" else FOLDERS[package]
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in sorted(folder.rglob("*.py"))
+        for name in modules(path)
+        if name.partition(".")[0] == "limelight" and not f"{name}.".startswith(tuple(f"{each}." for each in OF_CLIENT))
     ]
     assert not wrong
 
@@ -130,18 +147,21 @@ def test_no_module_of_the_repository_imports_itself_in_a_circle() -> None:
     [
         ("limelight", "typer rich PIL torch onnx onnxruntime tokenizers"),
         ("limelight.cli", "torch onnx onnxruntime tokenizers"),
-        ("service.command", "numpy onnxruntime tokenizers"),  # it says first how many threads they may use
-        ("service.supervisor.in_process", "torch onnx onnxscript opentelemetry"),
-        ("service.supervisor.supervisor", "grpc onnxruntime tokenizers PIL service.engine.scheduling service.codecs"),
-        ("service.supervisor.frontend_process", "onnxruntime service.engine"),
+        ("limelight_service.command", "numpy onnxruntime tokenizers"),  # it says first how many threads they may use
+        ("limelight_service.supervisor.in_process", "torch onnx onnxscript opentelemetry"),
         (
-            "service.supervisor.engine_process",
-            "grpc tokenizers PIL limelight.v1.service_pb2 service.codecs service.frontend",
+            "limelight_service.supervisor.supervisor",
+            "grpc onnxruntime tokenizers PIL limelight_service.engine.scheduling limelight_service.codecs",
         ),
-        ("models.training.command", "torch"),
-        ("export.command", "torch onnx"),
-        ("export.importing.command", "torch onnx onnxruntime"),
-        ("export.importing.onnx_file.importing", "torch onnxscript"),
+        ("limelight_service.supervisor.frontend_process", "onnxruntime limelight_service.engine"),
+        (
+            "limelight_service.supervisor.engine_process",
+            "grpc tokenizers PIL limelight.v1.service_pb2 limelight_service.codecs limelight_service.frontend",
+        ),
+        ("limelight_models.training.command", "torch"),
+        ("limelight_export.command", "torch onnx"),
+        ("limelight_export.importing.command", "torch onnx onnxruntime"),
+        ("limelight_export.importing.onnx_file.importing", "torch onnxscript"),
     ],
 )
 def test_importing_a_module_does_not_bring_in_heavy_ones(module: str, heavy: str) -> None:

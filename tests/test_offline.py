@@ -23,13 +23,13 @@ from dataclasses import replace
 from pathlib import Path
 tests = sys.modules["tests"] = types.ModuleType("tests")
 tests.__path__ = [sys.argv[1]]
-from export import export_model
+from limelight_export import export_model
 from tests.kit import tiny
 trained = replace(tiny.trained(tiny.Reader(), tiny.reader_card()), metrics=())
 export_model(trained, Path(sys.argv[2]), precision="float32")
 imported = time.monotonic()  # ONNX Runtime was, at the latest
 export_model(trained, Path(sys.argv[2]), precision="float16")
-from export.importing.huggingface.importer import import_checkpoint
+from limelight_export.importing.huggingface.importer import import_checkpoint
 from tests.importing.huggingface.encoders import ENCODERS
 checkpoint = ENCODERS["bert"].write(Path(sys.argv[3]), num_hidden_layers=1)
 import_checkpoint(checkpoint, Path(sys.argv[2]))
@@ -38,14 +38,14 @@ time.sleep(max(0.0, imported + float(sys.argv[4]) - time.monotonic()))
 """
 _CALLED = re.compile(r"connect\(\d+, \{sa_family=AF_INET6?, .*?\"([0-9a-f.:]+)\"")
 
-_SERVING, _EXPORTING = "service.engine.runtime.providers", "export.execution.onnx_runner"
+_SERVING, _EXPORTING = "limelight_service.engine.runtime.providers", "limelight_export.execution.onnx_runner"
 
 
 def begun(home: Path, trace: Path, code: str, *arguments: str) -> subprocess.Popen[str]:
     """Begin a program as a user whose home is empty, and watch what it connects to where this system can."""
     home.mkdir()
     environment = {name: value for name, value in os.environ.items() if name not in TOLD}
-    environment |= {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
+    environment |= {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "PYTHONPATH": str(ROOT)}
     watched = ["strace", "-f", "-q", "--seccomp-bpf", "-e", "trace=connect", "-o", str(trace)] if can_trace() else []
     return subprocess.Popen(
         [*watched, sys.executable, "-c", code, *arguments],
@@ -122,20 +122,27 @@ def test_onnx_runtime_is_imported_only_where_its_telemetry_is_off() -> None:
                 if any(each.partition(".")[0] == "onnxruntime" for each in names):
                     found.add(path.relative_to(ROOT).as_posix())
     assert found == {
-        "service/engine/runtime/providers.py",
-        "export/execution/onnx_runner.py",
-        "export/conversion/float16.py",
+        "service/limelight_service/engine/runtime/providers.py",
+        "export/limelight_export/execution/onnx_runner.py",
+        "export/limelight_export/conversion/float16.py",
     }
 
 
 @pytest.mark.parametrize(
     "module",
-    ["service.engine.runtime.providers", "export.execution.onnx_runner", "export", "tests", "benchmarks", "studies"],
+    [
+        "limelight_service.engine.runtime.providers",
+        "limelight_export.execution.onnx_runner",
+        "limelight_export",
+        "tests",
+        "benchmarks",
+        "studies",
+    ],
 )
 def test_what_imports_onnx_runtime_has_turned_its_telemetry_off(module: str) -> None:
     calls = {
-        "service.engine.runtime.providers": "module.runtime()",
-        "export.execution.onnx_runner": "module.onnx_runtime()",
+        "limelight_service.engine.runtime.providers": "module.runtime()",
+        "limelight_export.execution.onnx_runner": "module.onnx_runtime()",
     }
     code = (
         f"import importlib, os, sys; module = importlib.import_module({module!r}); {calls.get(module, '')}\n"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from google.protobuf import json_format
 
-from bundle.v1 import bundle_pb2
 from limelight.v1 import service_pb2
+from limelight_bundle.v1 import bundle_pb2
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGE = "limelight.binpb.gz"

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from bundle.reader import read_bundle
-from service.demo import commands, own_command
+from limelight_bundle.reader import read_bundle
+from limelight_service.demo import commands, own_command
 from tests.export import onnx_files
 from tests.importing.huggingface.checkpoints import stated_pooling
 from tests.importing.huggingface.encoders import ENCODERS

@@ -15,25 +15,30 @@ if TYPE_CHECKING:
     from limelight.aio import AsyncClient as AsyncClient
     from limelight.attended import Attended as Attended
     from limelight.attended import SequenceAttention as SequenceAttention
+    from limelight.base.errors import Cancelled as Cancelled
+    from limelight.base.errors import DeadlineExceeded as DeadlineExceeded
+    from limelight.base.errors import Error as Error
+    from limelight.base.errors import FailedPrecondition as FailedPrecondition
+    from limelight.base.errors import InputError as InputError
+    from limelight.base.errors import Internal as Internal
+    from limelight.base.errors import InvalidArgument as InvalidArgument
+    from limelight.base.errors import NotFound as NotFound
+    from limelight.base.errors import OutOfRange as OutOfRange
+    from limelight.base.errors import PermissionDenied as PermissionDenied
+    from limelight.base.errors import ResourceExhausted as ResourceExhausted
+    from limelight.base.errors import Unauthenticated as Unauthenticated
+    from limelight.base.errors import Unavailable as Unavailable
+    from limelight.base.errors import Unimplemented as Unimplemented
+    from limelight.base.values import Audio as Audio
+    from limelight.base.values import Document as Document
+    from limelight.base.values import Graph as Graph
+    from limelight.base.values import Image as Image
+    from limelight.base.values import Pair as Pair
     from limelight.chat import ChatFormat as ChatFormat
     from limelight.chat import render_chat as render_chat
     from limelight.client import Client as Client
     from limelight.descriptions import Model as Model
     from limelight.descriptions import ModelStatus as ModelStatus
-    from limelight.errors import Cancelled as Cancelled
-    from limelight.errors import DeadlineExceeded as DeadlineExceeded
-    from limelight.errors import Error as Error
-    from limelight.errors import FailedPrecondition as FailedPrecondition
-    from limelight.errors import InputError as InputError
-    from limelight.errors import Internal as Internal
-    from limelight.errors import InvalidArgument as InvalidArgument
-    from limelight.errors import NotFound as NotFound
-    from limelight.errors import OutOfRange as OutOfRange
-    from limelight.errors import PermissionDenied as PermissionDenied
-    from limelight.errors import ResourceExhausted as ResourceExhausted
-    from limelight.errors import Unauthenticated as Unauthenticated
-    from limelight.errors import Unavailable as Unavailable
-    from limelight.errors import Unimplemented as Unimplemented
     from limelight.events import GeneratedToken as GeneratedToken
     from limelight.events import GenerationEnd as GenerationEnd
     from limelight.events import GenerationStart as GenerationStart
@@ -75,11 +80,6 @@ if TYPE_CHECKING:
     from limelight.streams import StreamEnd as StreamEnd
     from limelight.streams import StreamStart as StreamStart
     from limelight.streams import put_together as put_together
-    from limelight.values import Audio as Audio
-    from limelight.values import Document as Document
-    from limelight.values import Graph as Graph
-    from limelight.values import Image as Image
-    from limelight.values import Pair as Pair
     from limelight.view.widget import widget as widget
 
     __version__: str
@@ -94,7 +94,7 @@ _MODULES = {
     "chat": "ChatFormat render_chat",
     "client": "Client",
     "descriptions": "Model ModelStatus",
-    "errors": _ERRORS,
+    "base.errors": _ERRORS,
     "events": "GeneratedToken GenerationEnd GenerationStart",
     "groups": "Grouping Pool TextSpan",
     "interventions": "Intervention replace scale_heads",
@@ -109,7 +109,7 @@ _MODULES = {
     "saving": "SavedMap save_maps",
     "speech": "TimedWord word_times",
     "streams": "MapChunk StreamEnd StreamStart StreamedMap put_together",
-    "values": "Audio Document Graph Image Pair",
+    "base.values": "Audio Document Graph Image Pair",
     "view.widget": "widget",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -119,7 +119,7 @@ __all__ = sorted(_HOME)
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        from limelight.version import version
+        from limelight.base.version import version
 
         return version()
     if name not in _HOME:

@@ -10,18 +10,20 @@ from typing import Any, NoReturn, Self, Unpack, cast, overload
 import grpc
 import grpc.aio
 
-from limelight import calls, errors, health, many, requests, transport
+from limelight import calls, health, many, requests, transport
 from limelight.attended import Attended
+from limelight.base import errors
+from limelight.base.addresses import DEFAULT_TARGET
+from limelight.base.errors import Error
+from limelight.base.values import to_instance
 from limelight.calls import Answer, Call
 from limelight.described import Instances, Named, OneInstance, are_definite, is_one, listed, with_names
 from limelight.descriptions import Model, ModelStatus
-from limelight.errors import Error
 from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
 from limelight.requests import AttendManyOptions, AttendOptions, GenerateOptions, PredictManyOptions, PredictOptions
 from limelight.security import SecurityOptions, security_of
 from limelight.streams import StreamEvent
-from limelight.values import to_instance
 
 
 class AsyncClient:
@@ -32,7 +34,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        target: str = transport.DEFAULT_TARGET,
+        target: str = DEFAULT_TARGET,
         *,
         timeout: float | None = transport.DEFAULT_TIMEOUT,
         max_response_bytes: int = transport.DEFAULT_MAX_RESPONSE_BYTES,

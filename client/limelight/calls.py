@@ -7,14 +7,14 @@ from typing import Any, Generic, TypeVar
 
 from limelight import requests
 from limelight.attended import Attended, read_attended
+from limelight.base.errors import Internal
+from limelight.base.values import Inputs
 from limelight.descriptions import Model, ModelStatus, read_model, read_status
-from limelight.errors import Internal
 from limelight.events import EventReader, GenerationEvent
 from limelight.labels import check_sizes
 from limelight.predictions import Prediction, read_prediction
 from limelight.streams import StreamEvent, StreamReader
 from limelight.v1 import admin_pb2, attention_pb2, service_pb2, values_pb2
-from limelight.values import Inputs
 
 Answer = TypeVar("Answer")
 

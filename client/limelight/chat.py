@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from limelight.errors import InputError
+from limelight.base.errors import InputError
 
 Message = Mapping[str, str]
 """`role` ("system", "user" or "assistant") and `content`, as in transformers' `apply_chat_template`."""

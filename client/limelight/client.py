@@ -9,18 +9,20 @@ from typing import Any, NoReturn, Self, Unpack, cast, overload
 
 import grpc
 
-from limelight import calls, errors, health, many, requests, transport
+from limelight import calls, health, many, requests, transport
 from limelight.attended import Attended
+from limelight.base import errors
+from limelight.base.addresses import DEFAULT_TARGET
+from limelight.base.errors import Error
+from limelight.base.values import to_instance
 from limelight.calls import Answer, Call
 from limelight.described import Instances, Named, OneInstance, are_definite, is_one, listed, with_names
 from limelight.descriptions import Model, ModelStatus
-from limelight.errors import Error
 from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
 from limelight.requests import AttendManyOptions, AttendOptions, GenerateOptions, PredictManyOptions, PredictOptions
 from limelight.security import SecurityOptions, security_of
 from limelight.streams import StreamEvent
-from limelight.values import to_instance
 
 
 class Client:
@@ -45,7 +47,7 @@ class Client:
 
     def __init__(
         self,
-        target: str = transport.DEFAULT_TARGET,
+        target: str = DEFAULT_TARGET,
         *,
         timeout: float | None = transport.DEFAULT_TIMEOUT,
         max_response_bytes: int = transport.DEFAULT_MAX_RESPONSE_BYTES,
@@ -95,7 +97,7 @@ class Client:
 
         Args:
             inputs: values by input name, or the value alone where the model has one input: a text, a path, pixels, an
-                image of Pillow… (`limelight.values`).
+                image of Pillow… (`limelight.base.values`).
             options: version, truncate, outputs, seed, generation, max_classes; see `limelight.requests.PredictOptions`.
             timeout: time limit in seconds; None for the client's.
         """

@@ -7,11 +7,11 @@ from typing import Any, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
+from limelight.base.errors import FailedPrecondition, InputError
+from limelight.base.strings import decode_utf8, quote
+from limelight.base.values import SUFFIXES, Audio, Image, Input, Inputs, LoneInput, is_pair
 from limelight.descriptions import InputInfo, Model
-from limelight.errors import FailedPrecondition, InputError
-from limelight.strings import decode_utf8, quote
 from limelight.v1 import values_pb2
-from limelight.values import SUFFIXES, Audio, Image, Input, Inputs, LoneInput, is_pair
 
 Named: TypeAlias = Inputs | values_pb2.Instance
 OneInstance: TypeAlias = Named | LoneInput

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from limelight.enums import name_of
+from limelight.base.enums import name_of
 from limelight.labels import Grid
 from limelight.printing import printable
 from limelight.records import SHORT, FrozenMapping, Record

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
-from limelight.enums import number_of
-from limelight.errors import InputError
+from limelight.base.enums import number_of
+from limelight.base.errors import InputError
+from limelight.base.strings import check_string, quote
 from limelight.predictions import Span
-from limelight.strings import check_string, quote
 from limelight.v1 import attention_pb2
 
 

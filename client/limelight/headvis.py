@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from limelight.attended import Attended
+from limelight.base.errors import Error, InputError, Internal
 from limelight.descriptions import MapInfo, Model
-from limelight.errors import Error, InputError, Internal
 from limelight.files import write_file
 from limelight.maps import AttentionMap
 from limelight.v1 import values_pb2

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from limelight.strings import check_string
-from limelight.tensors import to_tensor
+from limelight.base.strings import check_string
+from limelight.base.tensors import to_tensor
 from limelight.v1 import values_pb2
 
 _Integers = int | Sequence[int]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from limelight.enums import name_of
+from limelight.base.enums import name_of
 from limelight.records import SHORT, Record, as_array, json_types
 from limelight.v1 import attention_pb2, values_pb2
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from limelight.errors import (
+from limelight.base.errors import (
     Cancelled,
     Error,
     FailedPrecondition,
@@ -24,7 +24,7 @@ from limelight.errors import (
     Unavailable,
     Unimplemented,
 )
-from limelight.optional import package
+from limelight.base.optional import package
 from limelight.v1 import values_pb2
 
 Answer = TypeVar("Answer")

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from limelight import archive, notebook, tables
-from limelight.enums import name_of
+from limelight.base.enums import name_of
+from limelight.base.suggestions import similar
+from limelight.base.tensors import to_array
 from limelight.labels import LabelSet
 from limelight.records import SHORT, Record, as_array, json_types
-from limelight.suggestions import similar
-from limelight.tensors import to_array
 from limelight.v1 import attention_pb2, values_pb2
 from limelight.words import words_of
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from limelight.base.png import encode_png
 from limelight.figures import Figure, Row, Weights, figures, one_line
-from limelight.png import encode_png
 from limelight.printing import escape_markup as escape
 from limelight.scale import FAINT
 

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from limelight import archive
-from limelight.enums import name_of
+from limelight.base.enums import name_of
+from limelight.base.tensors import to_array
 from limelight.labels import LabelSet, read_label_sets
 from limelight.printing import printable
 from limelight.records import FrozenMapping, Record, as_array, json_types
-from limelight.tensors import to_array
 from limelight.v1 import service_pb2, values_pb2
 
 # Entries of each kind that a headline has.

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, TypeVar
 
-from limelight.enums import number_of
-from limelight.errors import InputError
+from limelight.base.enums import number_of
+from limelight.base.errors import InputError
+from limelight.base.strings import check_string, check_strings
+from limelight.base.suggestions import check_keywords
+from limelight.base.values import Inputs, to_instance
 from limelight.groups import Groupings, Pool, grouping_messages
 from limelight.interventions import Intervention, with_interventions
-from limelight.strings import check_string, check_strings
-from limelight.suggestions import check_keywords
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
-from limelight.values import Inputs, to_instance
 
 _Attending = TypeVar("_Attending", service_pb2.AttendRequest, service_pb2.AttendStreamRequest)
 

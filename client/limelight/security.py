@@ -8,9 +8,9 @@ from typing import TypedDict, Unpack
 
 import grpc
 
-from limelight.errors import InputError
-from limelight.strings import check_string
-from limelight.suggestions import check_keywords
+from limelight.base.errors import InputError
+from limelight.base.strings import check_string
+from limelight.base.suggestions import check_keywords
 from limelight.targets import is_local
 
 # Arguments of a client beside these options, for suggestions.

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from limelight.attended import Attended
-from limelight.enums import name_of
+from limelight.base.enums import name_of
 from limelight.labels import LabelSet
 from limelight.maps import MOST_VALUES, AttentionMap, Edges, axis_labels, read_map
 from limelight.predictions import Prediction, check_count, read_prediction

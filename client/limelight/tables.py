@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from limelight.optional import package
+from limelight.base.optional import package
 
 if TYPE_CHECKING:
     import pandas

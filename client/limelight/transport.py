@@ -13,13 +13,13 @@ from typing import Any
 
 import grpc
 
-from limelight.errors import InputError
+from limelight.base.addresses import DEFAULT_TARGET
+from limelight.base.errors import InputError
+from limelight.base.strings import check_string, invalid_string
 from limelight.security import Security
-from limelight.strings import check_string, invalid_string
 from limelight.targets import has_several_addresses, is_direct, resolvable
 from limelight.v1 import admin_pb2_grpc, service_pb2_grpc
 
-DEFAULT_TARGET = "127.0.0.1:50051"
 DEFAULT_TIMEOUT = 60.0
 DEFAULT_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 # Allowance beside the weights: gRPC's limit counts the whole message.

@@ -13,10 +13,10 @@ from grpc_health.v1 import health_pb2
 from ray import serve
 from ray.serve.grpc_util import RayServegRPCContext
 
-from service.configuration import load_settings
-from service.frontend.transport.status import REQUEST_ID_KEY, StatusError
-from service.supervisor.embedded import embedded
-from service.supervisor.serving import settle_interpreter
+from limelight_service.configuration import load_settings
+from limelight_service.frontend.transport.status import REQUEST_ID_KEY, StatusError
+from limelight_service.supervisor.embedded import embedded
+from limelight_service.supervisor.serving import settle_interpreter
 
 
 class _Serialised:

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bundle.text import Encoded, Encoder
-from bundle.values import Pair, Sentences, Text
-from models.data.dataset import Example
-from models.data.gold import Gold, Span
-from models.testbed.text import Texts
+from limelight_bundle.text import Encoded, Encoder
+from limelight_bundle.values import Pair, Sentences, Text
+from limelight_models.data.dataset import Example
+from limelight_models.data.gold import Gold, Span
+from limelight_models.testbed.text import Texts
 
 Row = dict[str, np.ndarray]  # by tensor name: ids [token] or [sentence, word]
 NO_TARGET = -100  # what cross-entropy leaves out

@@ -10,18 +10,18 @@ from typing import Any
 
 from torch import nn
 
-from models.attention import Attention, masks
-from models.attention.align import Align, PositionalMask
-from models.attention.dimensionality import DirectionalSelfAttention
-from models.attention.queries.multi_hop import MultiHop
-from models.attention.queries.transforms import ContextAsQuery, MixContext, QueryTransform
-from models.attention.score import Dot, RelationAware, RelationValues, ScaledDot, Score
-from models.catalogue.parts import ALIGNS, SCORES
-from models.catalogue.registry import MECHANISMS
-from models.testbed.form import ServedForm
-from models.testbed.pair_forms import COARSE, co
-from models.testbed.sentence_forms import VARIANTS, feature_wise
-from models.testbed.text import RADIUS, Texts
+from limelight_models.attention import Attention, masks
+from limelight_models.attention.align import Align, PositionalMask
+from limelight_models.attention.dimensionality import DirectionalSelfAttention
+from limelight_models.attention.queries.multi_hop import MultiHop
+from limelight_models.attention.queries.transforms import ContextAsQuery, MixContext, QueryTransform
+from limelight_models.attention.score import Dot, RelationAware, RelationValues, ScaledDot, Score
+from limelight_models.catalogue.parts import ALIGNS, SCORES
+from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.testbed.form import ServedForm
+from limelight_models.testbed.pair_forms import COARSE, co
+from limelight_models.testbed.sentence_forms import VARIANTS, feature_wise
+from limelight_models.testbed.text import RADIUS, Texts
 from studies.mechanisms.data import TaskData
 from studies.mechanisms.line import (
     LOOKS,

@@ -10,16 +10,16 @@ import numpy as np
 import onnxruntime
 import torch
 
-from export.execution.random_inputs import RandomInputs, collate_rows
-from export.exported_graph import ExportedGraph
-from export.interface import BATCH
-from export.tracing.shared_trace import build_graphs_in_shared_traces
-from models.cards.card import Card
-from models.catalogue.parts import combine
-from models.catalogue.registry import MECHANISMS
-from models.data import tokenizers
-from models.testbed.form import Built
-from models.testbed.text import Texts
+from limelight_export.execution.random_inputs import RandomInputs, collate_rows
+from limelight_export.exported_graph import ExportedGraph
+from limelight_export.interface import BATCH
+from limelight_export.tracing.shared_trace import build_graphs_in_shared_traces
+from limelight_models.cards.card import Card
+from limelight_models.catalogue.parts import combine
+from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.data import tokenizers
+from limelight_models.testbed.form import Built
+from limelight_models.testbed.text import Texts
 from studies.mechanisms.line import Line, latency_key
 from studies.mechanisms.lines import lines
 from studies.mechanisms.results import Results

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from models.attention import Attention
-from models.attention.align import DeAttention
-from models.attention.queries.multi_head import MultiHead
-from models.attention.queries.multi_hop import MultiHop
-from models.attention.score import ScaledDot
-from models.catalogue.parts import ALIGNS, SCORES
-from models.catalogue.registry import MECHANISMS
-from models.testbed.text import Texts
+from limelight_models.attention import Attention
+from limelight_models.attention.align import DeAttention
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.queries.multi_hop import MultiHop
+from limelight_models.attention.score import ScaledDot
+from limelight_models.catalogue.parts import ALIGNS, SCORES
+from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.testbed.text import Texts
 from studies.mechanisms.data import TaskData
 from studies.mechanisms.models import Asking, Beside, Story, Writing
 from studies.mechanisms.reading import FACTS

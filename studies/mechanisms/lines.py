@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 
-from models.network import Network
-from models.zoo.controls import frozen, uniform
+from limelight_models.network import Network
+from limelight_models.zoo.controls import frozen, uniform
 from studies.mechanisms.data import TaskData
 from studies.mechanisms.entries import FORMS
 from studies.mechanisms.line import FROZEN, UNIFORM, Line

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from models.attention.align import Align
+from limelight_models.attention.align import Align
 
 
 @contextmanager

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from bundle.text import Encoded, Encoder
-from models.data import tokenizers
-from models.data.dataset import Dataset, Example
-from models.testbed.text import Texts
+from limelight_bundle.text import Encoded, Encoder
+from limelight_models.data import tokenizers
+from limelight_models.data.dataset import Dataset, Example
+from limelight_models.testbed.text import Texts
 from studies.mechanisms.data import Part, Row, TaskData, keys_of, sentences_of, text_of, tokens_of
 
 VOCABULARY = 8000

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from models.attention import Attention, Context
-from models.attention.align.base import softmax
-from models.attention.score import Score
+from limelight_models.attention import Attention, Context
+from limelight_models.attention.align.base import softmax
+from limelight_models.attention.score import Score
 from studies.mechanisms.subject import Batch
 
 ENTROPY = 0.9  # of softmax over the scores at the beginning, as a part of that of equal weights

@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bundle.maps import canonical
 from limelight.v1 import model_pb2
-from models.cards.card import Card
-from models.network import Answer
-from models.testbed.classifier import SmallModel
-from models.testbed.form import Built
-from models.testbed.text import ATTENTION
+from limelight_bundle.maps import canonical
+from limelight_models.cards.card import Card
+from limelight_models.network import Answer
+from limelight_models.testbed.classifier import SmallModel
+from limelight_models.testbed.form import Built
+from limelight_models.testbed.text import ATTENTION
 from studies.mechanisms.data import Part, collate
 
 NEUTRAL = 0.5  # uniform noise that draws the most likely, as a server does without a seed

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from models.data import dates, folder, recall, rows, stories, transductions
-from models.data.dataset import Dataset
+from limelight_models.data import dates, folder, recall, rows, stories, transductions
+from limelight_models.data.dataset import Dataset
 from studies.mechanisms import reading
 from studies.mechanisms.data import TaskData
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from models.network import Answer
+from limelight_models.network import Answer
 from studies.mechanisms.data import NO_TARGET, Part, TaskData, in_order, shuffled, targets_of
 from studies.mechanisms.looks import normalised_entropy
 from studies.mechanisms.start import equal_start

@@ -9,10 +9,10 @@ from typing import Any
 
 import limelight
 from benchmarks.process import ServerProcess
-from models.data import tokenizers
-from models.tasks.generate import bleu
-from models.training.runs import read_run
-from models.training.session import load_again
+from limelight_models.data import tokenizers
+from limelight_models.tasks.generate import bleu
+from limelight_models.training.runs import read_run
+from limelight_models.training.session import load_again
 from studies.batches import batches
 
 BEAMS = 4

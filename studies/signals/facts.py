@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from models.attention import Attention
-from models.attention.flat import over_keys
-from models.attention.queries.multi_hop import MultiHop
-from models.attention.score import Dot
-from models.attention.signals import distillation_loss, gold_cross_entropy
+from limelight_models.attention import Attention
+from limelight_models.attention.flat import over_keys
+from limelight_models.attention.queries.multi_hop import MultiHop
+from limelight_models.attention.score import Dot
+from limelight_models.attention.signals import distillation_loss, gold_cross_entropy
 from studies.signals.reviews import folder
 from studies.signals.training import fit, in_order, seeded
 

@@ -13,19 +13,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from bundle.text import Encoder
-from models.attention.levels import Hierarchical
-from models.attention.signals import (
+from limelight_bundle.text import Encoder
+from limelight_models.attention.levels import Hierarchical
+from limelight_models.attention.signals import (
     RationaleAttention,
     distillation_loss,
     gold_cross_entropy,
     rationale_loss,
     transfer,
 )
-from models.attention.weights import weights_of
-from models.testbed.document import DocumentModel, HierarchicalModel, sentence_map, word_map
-from models.testbed.document_forms import pool
-from models.testbed.text import Texts
+from limelight_models.attention.weights import weights_of
+from limelight_models.testbed.document import DocumentModel, HierarchicalModel, sentence_map, word_map
+from limelight_models.testbed.document_forms import pool
+from limelight_models.testbed.text import Texts
 from studies.signals.overlap import document_marks, document_weights, overlap
 from studies.signals.reviews import MOVIE_WORDS, Part, Reviews, folder, load, tensors
 from studies.signals.training import fit, in_order, seeded

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import rankdata
 from sklearn.metrics import average_precision_score
 
-from bundle.text import Encoder
+from limelight_bundle.text import Encoder
 from studies.signals.reviews import MOVIE_SENTENCES, MOVIE_WORDS, Reviews
 
 

@@ -16,11 +16,12 @@ HEADER = """# Training signals at work
 
 Written by `python -m studies.signals` from `studies/records/signals.jsonl.xz`. Do not edit.
 
-Each table holds one small model on one data set, trained with a signal of `models/attention/signals/` and without it:
-same data, same steps, same rate, seeds 0, 1 and 2; nothing was tuned, and the weight of a signal is what is stated.
-Figures are on held-out data, mean ± standard deviation over seeds. Beside each table stands the smallest difference in
-accuracy that the study could find (a test at 5 % that shows it four times out of five, from the spread over seeds and
-the number of held-out examples). The data sets are small and the models too: the figures say what a signal does here.
+Each table holds one small model on one data set, trained with a signal of `models/limelight_models/attention/signals/`
+and without it: same data, same steps, same rate, seeds 0, 1 and 2; nothing was tuned, and the weight of a signal is
+what is stated. Figures are on held-out data, mean ± standard deviation over seeds. Beside each table stands the
+smallest difference in accuracy that the study could find (a test at 5 % that shows it four times out of five, from the
+spread over seeds and the number of held-out examples). The data sets are small and the models too: the figures say
+what a signal does here.
 """
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from bundle.text import Encoder
-from models.attention.signals import doubly_stochastic_penalty
-from models.data import dates, tokenizers
-from models.zoo.rnn_search.rnn_search import RnnSearch, RnnSearchConfig
+from limelight_bundle.text import Encoder
+from limelight_models.attention.signals import doubly_stochastic_penalty
+from limelight_models.data import dates, tokenizers
+from limelight_models.zoo.rnn_search.rnn_search import RnnSearch, RnnSearchConfig
 from studies.signals.training import fit, in_order, seeded
 
 VARIANTS = ("without penalty", "doubly stochastic penalty")

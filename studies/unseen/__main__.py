@@ -19,12 +19,12 @@ import limelight
 from benchmarks.demo_calls import DEMO
 from benchmarks.process import ServerProcess
 from benchmarks.tables import number, table
-from bundle.values import Array, Text
-from models.data import dates, numbers, slips
-from models.data.dataset import DataError, Example
-from models.data.gold import Span
-from models.data.idx import read_idx
-from models.data.images import png
+from limelight_bundle.values import Array, Text
+from limelight_models.data import dates, numbers, slips
+from limelight_models.data.dataset import DataError, Example
+from limelight_models.data.gold import Span
+from limelight_models.data.idx import read_idx
+from limelight_models.data.images import png
 from studies.batches import batches
 from studies.unseen.examples import (
     LABELS,

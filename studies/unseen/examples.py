@@ -14,15 +14,15 @@ import numpy as np
 from PIL import Image as Picture
 
 import limelight
-from bundle.rows import Labels
-from bundle.values import Array, Image, Text
 from limelight.v1 import attention_pb2
-from models.data.canvas import questions
-from models.data.canvas.world import WORDS, Hand, Sample, hands
-from models.data.dataset import Dataset, Example
-from models.data.idx import read_idx
-from models.data.snapshots import printed
-from models.training.correctness import Tally, add
+from limelight_bundle.rows import Labels
+from limelight_bundle.values import Array, Image, Text
+from limelight_models.data.canvas import questions
+from limelight_models.data.canvas.world import WORDS, Hand, Sample, hands
+from limelight_models.data.dataset import Dataset, Example
+from limelight_models.data.idx import read_idx
+from limelight_models.data.snapshots import printed
+from limelight_models.training.correctness import Tally, add
 from studies.batches import batches
 
 PICTURES, LABELS = "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bundle.values import Image, Text
-from models.data.dataset import Example
-from models.data.generated import SETS
-from models.data.gold import Box, Span
+from limelight_bundle.values import Image, Text
+from limelight_models.data.dataset import Example
+from limelight_models.data.generated import SETS
+from limelight_models.data.gold import Box, Span
 
 
 def write_rows(name: str, folder: Path, count: int) -> Path:

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.catalogue.mechanism import Mechanism
+from limelight_models.catalogue.mechanism import Mechanism
 from tests.oracles import Oracle
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from torch import nn
 
-from models.catalogue.mechanism import Mechanism
-from models.catalogue.registry import MECHANISMS
-from models.catalogue.taxonomy import KINDS, Evidence, page
+from limelight_models.catalogue.mechanism import Mechanism
+from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.catalogue.taxonomy import KINDS, Evidence, page
 from tests.ledger import PROOF, Ledger
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "taxonomy.md"

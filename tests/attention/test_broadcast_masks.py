@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.attention.align.reinforced import Selection
-from models.attention.core import Attention
-from models.catalogue.mechanism import Mechanism, Sizes
-from models.catalogue.registry import MECHANISMS
+from limelight_models.attention.align.reinforced import Selection
+from limelight_models.attention.core import Attention
+from limelight_models.catalogue.mechanism import Mechanism, Sizes
+from limelight_models.catalogue.registry import MECHANISMS
 from tests.attention.checks import in_double, run, shaken
 
 SIZES = Sizes(3, 4, 7)

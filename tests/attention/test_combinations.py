@@ -4,12 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from models.attention import Attention, CombinationError, Context, MissingContextError, ShapeError
-from models.attention.align import DistanceAware, GaussianGrid, KernelRatio, LocalPredictive, SelfAdaptiveTemperature
-from models.attention.combine import weigh
-from models.attention.queries.learned import LearnedQuery
-from models.attention.queries.multi_head import MultiHead
-from models.attention.score import (
+from limelight_models.attention import Attention, CombinationError, Context, MissingContextError, ShapeError
+from limelight_models.attention.align import (
+    DistanceAware,
+    GaussianGrid,
+    KernelRatio,
+    LocalPredictive,
+    SelfAdaptiveTemperature,
+)
+from limelight_models.attention.combine import weigh
+from limelight_models.attention.queries.learned import LearnedQuery
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.score import (
     Additive,
     Concat,
     Deep,
@@ -24,9 +30,9 @@ from models.attention.score import (
     ScaledDot,
     SelfAttentive,
 )
-from models.catalogue.mechanism import FEATURES as D
-from models.catalogue.mechanism import Mechanism, Sizes, attention_inputs, call_attention
-from models.catalogue.registry import MECHANISMS
+from limelight_models.catalogue.mechanism import FEATURES as D
+from limelight_models.catalogue.mechanism import Mechanism, Sizes, attention_inputs, call_attention
+from limelight_models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_masked_keys_get_nothing, check_normalised
 
 SCORES = [m for m in MECHANISMS if m.column == "score"]

@@ -5,14 +5,14 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch_geometric.nn.aggr import AttentionalAggregation
 
-from models.attention import Attention, Context, masks
-from models.attention.features import TanhBilinear
-from models.attention.levels import Hierarchical
-from models.attention.queries.label_wise import LabelLinear
-from models.attention.queries.pool import SelfAttentivePool
-from models.attention.queries.self_attention import SelfAttention
-from models.attention.score import ScaledDot, SelfAttentive
-from models.attention.signals import output_agreement
+from limelight_models.attention import Attention, Context, masks
+from limelight_models.attention.features import TanhBilinear
+from limelight_models.attention.levels import Hierarchical
+from limelight_models.attention.queries.label_wise import LabelLinear
+from limelight_models.attention.queries.pool import SelfAttentivePool
+from limelight_models.attention.queries.self_attention import SelfAttention
+from limelight_models.attention.score import ScaledDot, SelfAttentive
+from limelight_models.attention.signals import output_agreement
 
 D = 6
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 
-from models.attention import Attention
-from models.attention.align import Softmax
-from models.attention.context import Context
-from models.attention.score import Score
-from models.catalogue.mechanism import Mechanism, Sizes
-from models.catalogue.registry import MECHANISMS
+from limelight_models.attention import Attention
+from limelight_models.attention.align import Softmax
+from limelight_models.attention.context import Context
+from limelight_models.attention.score import Score
+from limelight_models.catalogue.mechanism import Mechanism, Sizes
+from limelight_models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_matches_oracle, check_normalised, in_double, run, shaken
 from tests.oracles import ORACLES
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.attention import Attention, CombinationError, Context, ShapeError
-from models.attention.align import (
+from limelight_models.attention import Attention, CombinationError, Context, ShapeError
+from limelight_models.attention.align import (
     AdaptiveSpan,
     Entmax,
     GaussianGrid,
@@ -17,9 +17,9 @@ from models.attention.align import (
     LocalPredictive,
     MonotonicChunkwise,
 )
-from models.attention.combine import FusionGate
-from models.attention.dimensionality import FeatureWise, SourceToToken, TokenToToken
-from models.attention.features import (
+from limelight_models.attention.combine import FusionGate
+from limelight_models.attention.dimensionality import FeatureWise, SourceToToken, TokenToToken
+from limelight_models.attention.features import (
     Alternating,
     AttentionOverAttention,
     ConcatProduct,
@@ -35,17 +35,17 @@ from models.attention.features import (
     Rotatory,
     TanhBilinear,
 )
-from models.attention.levels import AttentionViaAttention, Hierarchical, TargetObject
-from models.attention.queries.capsule import CapsuleAttention
-from models.attention.queries.label_wise import LabelWise
-from models.attention.queries.multi_head import MultiHead
-from models.attention.queries.multi_hop import MultiHop
-from models.attention.queries.pool import SelfAttentivePool
-from models.attention.queries.question_hop import QuestionHops
-from models.attention.queries.self_attention import SelfAttention
-from models.attention.queries.specialised import AverageQuery
-from models.attention.representations import MetaEmbedding
-from models.attention.score import (
+from limelight_models.attention.levels import AttentionViaAttention, Hierarchical, TargetObject
+from limelight_models.attention.queries.capsule import CapsuleAttention
+from limelight_models.attention.queries.label_wise import LabelWise
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.queries.multi_hop import MultiHop
+from limelight_models.attention.queries.pool import SelfAttentivePool
+from limelight_models.attention.queries.question_hop import QuestionHops
+from limelight_models.attention.queries.self_attention import SelfAttention
+from limelight_models.attention.queries.specialised import AverageQuery
+from limelight_models.attention.representations import MetaEmbedding
+from limelight_models.attention.score import (
     Additive,
     Concat,
     Deep,
@@ -58,12 +58,12 @@ from models.attention.score import (
     Score,
     SelfAttentive,
 )
-from models.catalogue.examples import flat, pair_inputs, question_inputs
-from models.catalogue.features import rotatory_inputs
-from models.catalogue.levels import document_inputs, span_inputs, via_inputs
-from models.catalogue.mechanism import FEATURES as D
-from models.catalogue.mechanism import Sizes
-from models.catalogue.registry import MECHANISMS
+from limelight_models.catalogue.examples import flat, pair_inputs, question_inputs
+from limelight_models.catalogue.features import rotatory_inputs
+from limelight_models.catalogue.levels import document_inputs, span_inputs, via_inputs
+from limelight_models.catalogue.mechanism import FEATURES as D
+from limelight_models.catalogue.mechanism import Sizes
+from limelight_models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_normalised
 
 SIZES = Sizes(3, 4, 5)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.attention import Attention, Context, ShapeError, masks
-from models.attention.align import (
+from limelight_models.attention import Attention, Context, ShapeError, masks
+from limelight_models.attention.align import (
     DeAttention,
     DistanceAware,
     GaussianGrid,
@@ -21,12 +21,12 @@ from models.attention.align import (
     Reinforced,
     SelfAdaptiveTemperature,
 )
-from models.attention.align.monotonic import expected_alignment
-from models.attention.align.reinforced import Selection
-from models.attention.queries.multi_hop import MultiHop
-from models.attention.queries.question_hop import QuestionHops
-from models.attention.queries.transforms import AddContext, ContextAsQuery, QueryTransform, SameQuery
-from models.attention.score import (
+from limelight_models.attention.align.monotonic import expected_alignment
+from limelight_models.attention.align.reinforced import Selection
+from limelight_models.attention.queries.multi_hop import MultiHop
+from limelight_models.attention.queries.question_hop import QuestionHops
+from limelight_models.attention.queries.transforms import AddContext, ContextAsQuery, QueryTransform, SameQuery
+from limelight_models.attention.score import (
     Additive,
     CoverageAware,
     Dot,

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from models.attention import edges
-from models.attention.align.base import softmax
-from models.attention.errors import ShapeError
+from limelight_models.attention import edges
+from limelight_models.attention.align.base import softmax
+from limelight_models.attention.errors import ShapeError
 
 
 @st.composite

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.tracing.trace import without_needless_work
-from models.attention import Attention, Context, masks
-from models.attention.align import (
+from limelight_export.tracing.trace import without_needless_work
+from limelight_models.attention import Attention, Context, masks
+from limelight_models.attention.align import (
     Align,
     ConstrainedSoftmax,
     Entmax,
@@ -23,8 +23,8 @@ from models.attention.align import (
     Sparsemax,
     Tanh,
 )
-from models.attention.align.base import CAPABILITIES
-from models.attention.score import RandomFeatures, ScaledDot
+from limelight_models.attention.align.base import CAPABILITIES
+from limelight_models.attention.score import RandomFeatures, ScaledDot
 from tests.oracles import alignments
 
 LENGTHS = [1000, 8192]

@@ -2,7 +2,7 @@
 
 import torch
 
-from models.attention import masks
+from limelight_models.attention import masks
 
 
 def rows(mask: masks.Mask, query: int = 4, key: int = 4) -> list[str]:

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.attention import Attention
-from models.attention.align.monotonic import expected_alignment
-from models.attention.align.reinforced import Selector
-from models.attention.queries.multi_head import MultiHead
-from models.attention.score import GaussianKernel, NegativeDistance, ScaledDot
-from models.attention.score.feature import group_moments
-from models.attention.score.similarity import unit
+from limelight_models.attention import Attention
+from limelight_models.attention.align.monotonic import expected_alignment
+from limelight_models.attention.align.reinforced import Selector
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.score import GaussianKernel, NegativeDistance, ScaledDot
+from limelight_models.attention.score.feature import group_moments
+from limelight_models.attention.score.similarity import unit
 
 offsets = st.floats(-1e4, 1e4)
 seeds = st.integers(0, 2**31)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from models.catalogue.mechanism import Mechanism, Sizes
-from models.catalogue.registry import MECHANISMS
+from limelight_models.catalogue.mechanism import Mechanism, Sizes
+from limelight_models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_matches_oracle, shaken
 from tests.attention.evidence import proof
 from tests.oracles import ORACLES

@@ -11,10 +11,10 @@ from torch_geometric.nn import GATv2Conv
 from transformers import SpeechT5Config
 from transformers.models.speecht5.modeling_speecht5 import SpeechT5Attention, SpeechT5RelativePositionalEncoding
 
-from models.attention import Attention, Context, masks
-from models.attention.align import ConstrainedSparsemax, Entmax, Entmax15, Softmax, Sparsemax
-from models.attention.queries.multi_head import MultiHead
-from models.attention.score import (
+from limelight_models.attention import Attention, Context, masks
+from limelight_models.attention.align import ConstrainedSparsemax, Entmax, Entmax15, Softmax, Sparsemax
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.score import (
     Additive,
     BiasedGeneral,
     Cosine,

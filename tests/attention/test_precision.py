@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from models.attention.core import Attention
-from models.attention.score.base import Score
-from models.catalogue.mechanism import Mechanism, Sizes
-from models.catalogue.registry import MECHANISMS
+from limelight_models.attention.core import Attention
+from limelight_models.attention.score.base import Score
+from limelight_models.catalogue.mechanism import Mechanism, Sizes
+from limelight_models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_masked_keys_get_nothing, run, shaken
 
 EXPORTED = [m for m in MECHANISMS if m.served]  # training signals are sums in float32

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from models.attention.align import HardMonotonic
-from models.attention.core import Attention
-from models.catalogue.mechanism import Mechanism, Sizes
-from models.catalogue.registry import MECHANISMS
+from limelight_models.attention.align import HardMonotonic
+from limelight_models.attention.core import Attention
+from limelight_models.catalogue.mechanism import Mechanism, Sizes
+from limelight_models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_masked_keys_get_nothing, check_normalised, run, shaken
 
 PLAIN = [m for m in MECHANISMS if m.make_inputs is None and isinstance(m.build(), Attention)]

@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from models.attention import Attention
-from models.attention.queries.multi_head import MultiHead
-from models.attention.score import ScaledDot
+from limelight_models.attention import Attention
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.score import ScaledDot
 
 BATCH, QUERIES, KEYS, HEADS, D_MODEL = 2, 3, 4, 2, 6
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from limelight.cli import CommandError
-from models.catalogue.command import mechanisms
-from models.catalogue.mechanism import Mechanism
-from models.catalogue.registry import MECHANISMS, find
-from models.catalogue.rows import ROWS
-from models.catalogue.taxonomy import KINDS, Evidence, line, page
+from limelight.base.commands import CommandError
+from limelight_models.catalogue.command import mechanisms
+from limelight_models.catalogue.mechanism import Mechanism
+from limelight_models.catalogue.registry import MECHANISMS, find
+from limelight_models.catalogue.rows import ROWS
+from limelight_models.catalogue.taxonomy import KINDS, Evidence, line, page
 from tests.attention.evidence import PAGE, proof, proved
 from tests.ledger import Ledger
 

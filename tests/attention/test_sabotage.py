@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.attention.align import Softmax
-from models.attention.context import Context
-from models.attention.core import Attention
-from models.attention.score import General
-from models.catalogue.mechanism import FEATURES, Mechanism, Sizes
-from models.catalogue.registry import MECHANISMS
+from limelight_models.attention.align import Softmax
+from limelight_models.attention.context import Context
+from limelight_models.attention.core import Attention
+from limelight_models.attention.score import General
+from limelight_models.catalogue.mechanism import FEATURES, Mechanism, Sizes
+from limelight_models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_masked_keys_get_nothing, check_matches_oracle, check_normalised, run, shaken
 from tests.oracles import ORACLES
 

@@ -7,15 +7,15 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 
-from models.attention import Attention, Context, signals
-from models.attention.align import AdaptiveSpan, Hard, Reinforced
-from models.attention.align.reinforced import Selection
-from models.attention.queries.capsule import CapsuleAttention
-from models.attention.queries.multi_head import MultiHead
-from models.attention.score import BiasedGeneral, CoverageAware, Dot, PerHead, ScaledDot
-from models.catalogue.examples import some
-from models.catalogue.mechanism import Mechanism, Sizes
-from models.catalogue.registry import MECHANISMS
+from limelight_models.attention import Attention, Context, signals
+from limelight_models.attention.align import AdaptiveSpan, Hard, Reinforced
+from limelight_models.attention.align.reinforced import Selection
+from limelight_models.attention.queries.capsule import CapsuleAttention
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.score import BiasedGeneral, CoverageAware, Dot, PerHead, ScaledDot
+from limelight_models.catalogue.examples import some
+from limelight_models.catalogue.mechanism import Mechanism, Sizes
+from limelight_models.catalogue.registry import MECHANISMS
 from tests.attention.checks import in_double, run
 
 SIGNALS = [m for m in MECHANISMS if m.column == "signals"]

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from models.attention import Attention, masks
-from models.attention.align import Hard, MonotonicChunkwise, PositionalMask, Tanh
-from models.attention.context import Context
-from models.attention.score import Additive, Concat, ScaledDot
-from models.attention.score.prepared import PreparedKeys
-from models.attention.weights import Weights, weights_of
-from models.catalogue.mechanism import FEATURES, Mechanism, Sizes
-from models.catalogue.registry import MECHANISMS
+from limelight_models.attention import Attention, masks
+from limelight_models.attention.align import Hard, MonotonicChunkwise, PositionalMask, Tanh
+from limelight_models.attention.context import Context
+from limelight_models.attention.score import Additive, Concat, ScaledDot
+from limelight_models.attention.score.prepared import PreparedKeys
+from limelight_models.attention.weights import Weights, weights_of
+from limelight_models.catalogue.mechanism import FEATURES, Mechanism, Sizes
+from limelight_models.catalogue.registry import MECHANISMS
 from tests.attention.checks import shaken
 
 MAKING = [each for each in MECHANISMS if each.served and (each.column != "signals" or "weights" in each.outputs)]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from benchmarks.decoders import MODELS, untrained
-from bundle.values import Text
+from limelight_bundle.values import Text
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -13,7 +13,7 @@ from benchmarks.awake import awake
 from benchmarks.load.processor import family
 from benchmarks.records import ROOT
 from benchmarks.tables import of_rows
-from service.settings import Settings
+from limelight_service.settings import Settings
 from tests.test_arrows import imported_modules
 
 

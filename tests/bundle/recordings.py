@@ -4,9 +4,9 @@ import struct
 
 import numpy as np
 
-from bundle.v1 import bundle_pb2
-from bundle.values import Array
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.values import Array
 
 RATE, WINDOW, HOP, MELS = 16_000, 400, 160, 80
 SECONDS = 2

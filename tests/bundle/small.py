@@ -10,13 +10,13 @@ from google.protobuf import json_format
 from onnx import ModelProto, NodeProto, TensorProto, helper
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from bundle.maps import MapWeights
-from bundle.reader import BundleFolder
-from bundle.samples import Sample, samples_file
-from bundle.tolerance import default_tolerances
-from bundle.v1 import bundle_pb2
-from bundle.writer import write_bundle
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
+from limelight_bundle.maps import MapWeights
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.samples import Sample, samples_file
+from limelight_bundle.tolerance import default_tolerances
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.writer import write_bundle
 
 WORDS = ("<pad>", "<unk>", "a", "cat", "sat", "the", ".", "!", "?", "naïve", "😀", "𝒳y")
 LIMIT = 6

@@ -8,11 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from bundle.attention_signals import BINS, SIGNALS, counts, is_observable, references, signals, stability_index
-from bundle.maps import MapWeights
-from bundle.rows import Labels
-from bundle.values import Array
 from limelight.v1 import attention_pb2, model_pb2
+from limelight_bundle.attention_signals import (
+    BINS,
+    SIGNALS,
+    counts,
+    is_observable,
+    references,
+    signals,
+    stability_index,
+)
+from limelight_bundle.maps import MapWeights
+from limelight_bundle.rows import Labels
+from limelight_bundle.values import Array
 
 SELF = model_pb2.MapDescription(name="self", normalised=True, heads=1, query_labels="tokens", key_labels="tokens")
 CROSS = model_pb2.MapDescription(name="cross", normalised=True, heads=1, query_labels="steps", key_labels="tokens")

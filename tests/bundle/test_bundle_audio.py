@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.errors import BundleError, InputError
-from bundle.preprocess import Preprocessor
-from bundle.rows import Row
-from bundle.values import Array, Audio
-from bundle.wire import value_from_wire, value_to_wire
 from limelight.v1 import values_pb2
+from limelight_bundle.errors import BundleError, InputError
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.rows import Row
+from limelight_bundle.values import Array, Audio
+from limelight_bundle.wire import value_from_wire, value_to_wire
 from tests.bundle.recordings import FRAMES, HOP, MELS, RATE, SECONDS, bundle, tones, wav
 
 WHOLE = SECONDS * RATE

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundle.errors import BundleError, InputError, OutOfRangeError
-from bundle.preprocess import Preprocessor
-from bundle.rows import bound_tensors, collate
-from bundle.v1 import bundle_pb2
-from bundle.values import Graph, Instance, TensorValue, Text
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
+from limelight_bundle.errors import BundleError, InputError, OutOfRangeError
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.rows import bound_tensors, collate
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.values import Graph, Instance, TensorValue, Text
 
 FLOAT, INT64 = values_pb2.DATA_TYPE_FLOAT32, values_pb2.DATA_TYPE_INT64
 

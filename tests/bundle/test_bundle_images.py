@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from bundle.errors import BundleError, InputError, TooLargeError
-from bundle.preprocess import Preprocessor
-from bundle.preprocess.images import decode_image, normalise_image
-from bundle.rows import Row
-from bundle.v1 import bundle_pb2
-from bundle.values import Image
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
+from limelight_bundle.errors import BundleError, InputError, TooLargeError
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.preprocess.images import decode_image, normalise_image
+from limelight_bundle.rows import Row
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.values import Image
 
 
 def bundle(channels: int = 1, **normalise: object) -> bundle_pb2.Bundle:

@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.maps import BoundMap
-from bundle.rows import BoundTensor, Row, bound_tensors, collate, cut_outputs, joined_dimensions
-from bundle.v1 import bundle_pb2
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
+from limelight_bundle.maps import BoundMap
+from limelight_bundle.rows import BoundTensor, Row, bound_tensors, collate, cut_outputs, joined_dimensions
+from limelight_bundle.v1 import bundle_pb2
 
 FEATURES, HEADS = 3, 2
 JOIN = bundle_pb2.COLLATION_JOIN

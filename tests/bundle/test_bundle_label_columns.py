@@ -1,7 +1,7 @@
 """Columns that are made when they are looked at."""
 
-from bundle.label_columns import LazyColumn
 from limelight.v1 import attention_pb2
+from limelight_bundle.label_columns import LazyColumn
 
 
 def test_a_column_is_made_once_and_only_for_who_looks() -> None:

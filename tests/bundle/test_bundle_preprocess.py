@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bundle.errors import BundleError, InputError, OutOfRangeError
-from bundle.preprocess import Preprocessor
-from bundle.rows import Row
-from bundle.v1 import bundle_pb2
-from bundle.values import Image, Instance, Pair, Sentences, TensorValue, Text
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
+from limelight_bundle.errors import BundleError, InputError, OutOfRangeError
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.rows import Row
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.values import Image, Instance, Pair, Sentences, TensorValue, Text
 from tests.bundle import small
 
 
@@ -230,7 +230,7 @@ def test_a_text_that_holds_the_token_that_fills() -> None:
 
 def test_sentences_are_counted_and_texts_measured_before_they_are_tokenised(monkeypatch: pytest.MonkeyPatch) -> None:
     made = preprocessor(document_bundle())
-    monkeypatch.setattr("bundle.text.Encoder.encode", None)  # would raise a TypeError
+    monkeypatch.setattr("limelight_bundle.text.Encoder.encode", None)  # would raise a TypeError
     for sentences, reason in (
         (("a",) * 4, "has 4 sentences"),
         (("a" * 61,), "has 61 characters"),

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from onnx import NodeProto, TensorProto, helper
 
-from bundle.checks.bindings import check_bindings
-from bundle.checks.bounds import check_bounds
-from bundle.checks.description import check_description
-from bundle.errors import BundleError
-from bundle.preprocess import Preprocessor
-from bundle.reader import read_bundle
-from bundle.v1 import bundle_pb2
 from limelight.v1 import model_pb2
+from limelight_bundle.checks.bindings import check_bindings
+from limelight_bundle.checks.bounds import check_bounds
+from limelight_bundle.checks.description import check_description
+from limelight_bundle.errors import BundleError
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.reader import read_bundle
+from limelight_bundle.v1 import bundle_pb2
 from tests.bundle import small
 
 

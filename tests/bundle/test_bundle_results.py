@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from bundle.checks.description import check_description
-from bundle.checks.features import used_features
-from bundle.errors import BundleError
-from bundle.v1 import bundle_pb2
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
+from limelight_bundle.checks.description import check_description
+from limelight_bundle.checks.features import used_features
+from limelight_bundle.errors import BundleError
+from limelight_bundle.v1 import bundle_pb2
 from tests.bundle import small
 
 

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundle.errors import BundleError
-from bundle.label_sets import fixed_labels
-from bundle.maps import canonical, cut, nested_mask_name
-from bundle.rows import BoundTensor, Labels, Row, bound_tensors, collate
-from bundle.v1 import bundle_pb2
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
+from limelight_bundle.errors import BundleError
+from limelight_bundle.label_sets import fixed_labels
+from limelight_bundle.maps import canonical, cut, nested_mask_name
+from limelight_bundle.rows import BoundTensor, Labels, Row, bound_tensors, collate
+from limelight_bundle.v1 import bundle_pb2
 from tests.bundle import small
 
 BATCH, HEAD, QUERY, KEY, FEATURE = (

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bundle.errors import BundleError
-from bundle.maps import MapWeights
-from bundle.reader import read_bundle
-from bundle.samples import Sample, read_samples, samples_file
+from limelight_bundle.errors import BundleError
+from limelight_bundle.maps import MapWeights
+from limelight_bundle.reader import read_bundle
+from limelight_bundle.samples import Sample, read_samples, samples_file
 from tests.bundle import small
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
-from bundle.detokenizing import Detokenizer
-from bundle.errors import BundleError
-from bundle.splitting import split_lines, split_sentences, split_words
-from bundle.text import Encoder
+from limelight_bundle.detokenizing import Detokenizer
+from limelight_bundle.errors import BundleError
+from limelight_bundle.splitting import split_lines, split_sentences, split_words
+from limelight_bundle.text import Encoder
 from tests.bundle import small
 
 Split = Callable[[str, int], Iterator[tuple[int, int]]]

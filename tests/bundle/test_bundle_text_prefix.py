@@ -19,8 +19,8 @@ from tokenizers import (
     trainers,
 )
 
-from bundle.text import Encoder
-from bundle.text_prefix import PrefixFinder
+from limelight_bundle.text import Encoder
+from limelight_bundle.text_prefix import PrefixFinder
 
 WORDS = ("the", "cat", "sat", "on", "mat", ".", "ing", "'s", "12", "e\u0301", "日", "本", "ｶﾞ", "\U0001f600", "x" * 9)
 BETWEEN = (" ", "", "  ", "\n", " \n ", "\u200b", "\u0301", "[MASK]", "[MA", "SK]", "''", "'", " " * 40, "\t", "\u3000")

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from bundle.errors import BundleError
-from bundle.text import Encoder
-from bundle.tokenizer_files import VETTED_PATTERNS, check_charsmap, load_tokenizer
+from limelight_bundle.errors import BundleError
+from limelight_bundle.text import Encoder
+from limelight_bundle.tokenizer_files import VETTED_PATTERNS, check_charsmap, load_tokenizer
 from tests.allocated import IS_KNOWN, allocated
 from tests.bundle import small
 from tests.bundle.charsmap import charsmap

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundle.tolerance import Tolerances, default_tolerances, output_scale, row_magnitude
-from bundle.v1 import bundle_pb2
+from limelight_bundle.tolerance import Tolerances, default_tolerances, output_scale, row_magnitude
+from limelight_bundle.v1 import bundle_pb2
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from bundle.errors import InputError
-from bundle.rows import Labels
-from bundle.values import Graph, Image, Instance, Pair, Sentences, TensorValue, Text
-from bundle.wire import (
+from limelight.v1 import attention_pb2, values_pb2
+from limelight_bundle.errors import InputError
+from limelight_bundle.rows import Labels
+from limelight_bundle.values import Graph, Image, Instance, Pair, Sentences, TensorValue, Text
+from limelight_bundle.wire import (
     DTYPES,
     data_type_of,
     instance_from_wire,
@@ -22,7 +23,6 @@ from bundle.wire import (
     value_from_wire,
     value_to_wire,
 )
-from limelight.v1 import attention_pb2, values_pb2
 
 ARRAYS = st.sampled_from(sorted(DTYPES.values(), key=str)).flatmap(
     lambda dtype: arrays.arrays(dtype, arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bundle.errors import BundleError
-from bundle.reader import BundleFolder, read_bundle
-from bundle.writer import next_version, write_bundle
+from limelight_bundle.errors import BundleError
+from limelight_bundle.reader import BundleFolder, read_bundle
+from limelight_bundle.writer import next_version, write_bundle
 from tests.bundle import small
 
 

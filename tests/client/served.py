@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bundle.samples import Sample
-from bundle.values import Array
-from service.repository.catalogue import State, VersionStatus
+from limelight_bundle.samples import Sample
+from limelight_bundle.values import Array
+from limelight_service.repository.catalogue import State, VersionStatus
 from tests.kit import bundles
 from tests.kit.bundles import LABELS, softmax
 from tests.kit.forwarder import Forwarder

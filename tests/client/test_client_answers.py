@@ -18,12 +18,12 @@ from google.rpc import error_details_pb2, status_pb2
 
 import limelight
 from limelight import aio, calls
+from limelight.base.tensors import to_array, to_tensor
 from limelight.files import file_name
 from limelight.labels import read_label_sets
 from limelight.maps import MOST_VALUES, read_map
 from limelight.saving import SavedMap, save_maps
 from limelight.streams import StreamReader, put_together
-from limelight.tensors import to_array, to_tensor
 from limelight.v1 import attention_pb2, service_pb2, service_pb2_grpc, values_pb2
 
 LARGEST = 2**31 - 1

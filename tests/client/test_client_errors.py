@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import limelight
-from limelight import errors, status_details
+from limelight.base import errors, status_details
 
 
 def packed(*details: object) -> bytes:

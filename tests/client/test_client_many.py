@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import limelight
 from limelight import many
-from limelight.status_details import FieldViolation
+from limelight.base.status_details import FieldViolation
 from limelight.v1 import values_pb2
 
 

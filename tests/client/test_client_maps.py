@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import limelight
+from limelight.base.tensors import to_tensor
+from limelight.base.values import to_instance
 from limelight.labels import read_label_sets
 from limelight.maps import read_map
-from limelight.tensors import to_tensor
 from limelight.v1 import attention_pb2 as attention
 from limelight.v1 import values_pb2
-from limelight.values import to_instance
 
 WORDS = attention.LabelSet(
     name="words",

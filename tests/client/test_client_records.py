@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import limelight
+from limelight.base.status_details import FieldViolation
+from limelight.base.tensors import to_tensor
 from limelight.maps import read_map
 from limelight.requests import Attention
-from limelight.status_details import FieldViolation
-from limelight.tensors import to_tensor
 from limelight.v1 import attention_pb2
 from tests.client import served
 from tests.client.served import DOCUMENT, TEXT

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import limelight
+from limelight.base.tensors import to_tensor
 from limelight.cli import predict
 from limelight.events import EventReader, GeneratedToken, GenerationEnd, GenerationStart
 from limelight.predictions import read_prediction
-from limelight.tensors import to_tensor
 from limelight.v1 import attention_pb2 as attention
 from limelight.v1 import service_pb2 as service
 from limelight.v1 import values_pb2

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image as Pillow
 
 import limelight
-from limelight.png import encode_png
-from limelight.tensors import to_array, to_tensor
+from limelight.base.png import encode_png
+from limelight.base.tensors import to_array, to_tensor
+from limelight.base.values import to_instance, to_value
 from limelight.v1 import values_pb2
-from limelight.values import to_instance, to_value
 from tests.client.served import TEXT, echo, said
 
 WAV = b"RIFF\x24\x00\x00\x00WAVEfmt "

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from service.configuration import PREFIX, SettingsError, load_settings
-from service.observability.metrics import Metrics
-from service.settings import Settings, public_settings
+from limelight_service.configuration import PREFIX, SettingsError, load_settings
+from limelight_service.observability.metrics import Metrics
+from limelight_service.settings import Settings, public_settings
 from tests.deploy.kustomize import Manifest, build, documents
 
 kubernetes_validate = pytest.importorskip("kubernetes_validate")

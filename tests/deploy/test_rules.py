@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from service.settings import Settings
+from limelight_service.settings import Settings
 from tests.deploy.expressions import DASHBOARD, DEPLOY, PROMETHEUS, everything, rules
 
 VARIABLES = {"$model", "$__rate_interval"}

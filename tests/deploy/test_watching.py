@@ -13,8 +13,8 @@ import pytest
 import trustme
 
 import limelight
-from service.observability.metrics import Metrics
-from service.security.tokens import entry, new_token
+from limelight_service.observability.metrics import Metrics
+from limelight_service.security.tokens import entry, new_token
 from tests.deploy.expressions import Expression, everything, panels, rules
 from tests.deploy.prometheus import Prometheus, filled, numbers, prometheus
 from tests.kit.bundles import tiny

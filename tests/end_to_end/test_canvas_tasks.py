@@ -9,27 +9,27 @@ import torch
 from torch import Tensor, nn
 
 import limelight
-from export.pipeline import export_model
-from models.attention import Attention
-from models.attention.score import Additive
-from models.cards.card import Card, TrainedModel, TrainingData
-from models.cards.describe import describe
-from models.cards.inputs import ImageInput, TextInput, Tokenizer
-from models.cards.labels import one
-from models.cards.maps import map_of
-from models.cards.results import Classes
-from models.cards.taxonomy import Taxonomy
-from models.data import tokenizers
-from models.data.canvas import captions, masks, questions
-from models.data.canvas.world import SIZE
-from models.data.dataset import Dataset
-from models.network import Answer, Network
-from models.tasks.classify import Classify
-from models.tasks.task import Task
-from models.training.batches import Batches
-from models.training.figures import figures
-from models.training.settings import Preset, Settings
-from models.zoo.index import recipe
+from limelight_export.pipeline import export_model
+from limelight_models.attention import Attention
+from limelight_models.attention.score import Additive
+from limelight_models.cards.card import Card, TrainedModel, TrainingData
+from limelight_models.cards.describe import describe
+from limelight_models.cards.inputs import ImageInput, TextInput, Tokenizer
+from limelight_models.cards.labels import one
+from limelight_models.cards.maps import map_of
+from limelight_models.cards.results import Classes
+from limelight_models.cards.taxonomy import Taxonomy
+from limelight_models.data import tokenizers
+from limelight_models.data.canvas import captions, masks, questions
+from limelight_models.data.canvas.world import SIZE
+from limelight_models.data.dataset import Dataset
+from limelight_models.network import Answer, Network
+from limelight_models.tasks.classify import Classify
+from limelight_models.tasks.task import Task
+from limelight_models.training.batches import Batches
+from limelight_models.training.figures import figures
+from limelight_models.training.settings import Preset, Settings
+from limelight_models.zoo.index import recipe
 from tests.end_to_end.test_zoo import ask, difference, pytorch
 from tests.kit.serving import serving
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import limelight
-from bundle.values import Graph
-from export import export_run
-from models.data import graphs
-from models.training import session
-from models.training.session import Order
-from models.training.stop import Stop
+from limelight_bundle.values import Graph
+from limelight_export import export_run
+from limelight_models.data import graphs
+from limelight_models.training import session
+from limelight_models.training.session import Order
+from limelight_models.training.stop import Stop
 from tests.kit.serving import serving
 
 NODES = (0, 1500, 2707)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import limelight
-from models.data import numerals, slips
-from models.data.canvas.world import hands, paint, plan
-from models.data.demo import canvas as demo_canvas
-from models.data.demo import classics, statements
-from models.data.demo import slips as demo_slips
-from models.data.images import png
-from models.data.numerals import LANGUAGES
-from models.data.strokes import ink, strokes
+from limelight_models.data import numerals, slips
+from limelight_models.data.canvas.world import hands, paint, plan
+from limelight_models.data.demo import canvas as demo_canvas
+from limelight_models.data.demo import classics, statements
+from limelight_models.data.demo import slips as demo_slips
+from limelight_models.data.images import png
+from limelight_models.data.numerals import LANGUAGES
+from limelight_models.data.strokes import ink, strokes
 from tests.kit.serving import serving
 
 _DEMO = Path(__file__).resolve().parents[2] / "deploy" / "demo"

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 import limelight
-from export.pipeline import export_model
 from limelight import cli
 from limelight.v1 import model_pb2
-from models.attention import Attention
-from models.attention.score import SelfAttentive
-from models.cards.card import Card
-from models.network import Answer, Network
+from limelight_export.pipeline import export_model
+from limelight_models.attention import Attention
+from limelight_models.attention.score import SelfAttentive
+from limelight_models.cards.card import Card
+from limelight_models.network import Answer, Network
 from tests.kit import small, tiny
 from tests.kit.serving import serving
 

@@ -14,25 +14,25 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import limelight
-from bundle.preprocess import Preprocessor
-from bundle.reader import BundleFolder
-from bundle.values import Instance
-from bundle.wire import instance_to_wire
-from export.execution.generation import forced_chooser, run_generation
-from export.execution.pytorch_runner import PyTorchGenerationRunner
-from export.execution.random_inputs import batch_sizes, collate_rows
-from export.execution.row_answers import RowAnswer, generation_answer
-from export.pipeline import export_model
-from export.tracing.build import build_graphs
 from limelight.interventions import with_interventions
-from models.attention import Attention
-from models.cards.card import TrainedModel
-from models.zoo.rnn_search.rnn_search import RnnSearch
-from service.engine.opening import open_model
-from service.engine.runtime.providers import choose_provider
-from service.engine.types import Query
-from service.observability.observer import NullObserver
-from service.settings import Settings
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.values import Instance
+from limelight_bundle.wire import instance_to_wire
+from limelight_export.execution.generation import forced_chooser, run_generation
+from limelight_export.execution.pytorch_runner import PyTorchGenerationRunner
+from limelight_export.execution.random_inputs import batch_sizes, collate_rows
+from limelight_export.execution.row_answers import RowAnswer, generation_answer
+from limelight_export.pipeline import export_model
+from limelight_export.tracing.build import build_graphs
+from limelight_models.attention import Attention
+from limelight_models.cards.card import TrainedModel
+from limelight_models.zoo.rnn_search.rnn_search import RnnSearch
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime.providers import choose_provider
+from limelight_service.engine.types import Query
+from limelight_service.observability.observer import NullObserver
+from limelight_service.settings import Settings
 from tests.end_to_end.test_interventions import changed, uniform
 from tests.kit import small, tiny
 from tests.kit.serving import serving

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import limelight
-from bundle.preprocess import Preprocessor
-from bundle.values import Array, Instance
-from bundle.wire import instance_to_wire
-from export.execution import pytorch_runner
-from export.execution.random_inputs import collate_rows
-from export.pipeline import export_model
 from limelight.interventions import with_interventions
 from limelight.v1 import values_pb2
-from models.attention import Attention
-from models.cards.card import TrainedModel
-from models.network import Answer
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.values import Array, Instance
+from limelight_bundle.wire import instance_to_wire
+from limelight_export.execution import pytorch_runner
+from limelight_export.execution.random_inputs import collate_rows
+from limelight_export.pipeline import export_model
+from limelight_models.attention import Attention
+from limelight_models.cards.card import TrainedModel
+from limelight_models.network import Answer
 from tests.kit import small, tiny
 from tests.kit.serving import serving
 

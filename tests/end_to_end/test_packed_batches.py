@@ -9,20 +9,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.errors import BundleError
-from bundle.preprocess import Preprocessor
-from bundle.reader import BundleFolder
-from bundle.v1 import bundle_pb2
-from bundle.writer import write_bundle
-from export.pipeline import export_model
-from service.engine.engine import Engine
-from service.engine.model import Model
-from service.engine.opening import open_model
-from service.engine.runtime.providers import Provider, choose_provider
-from service.engine.scheduling.shapes import places
-from service.engine.types import Answer, Query
-from service.observability.observer import NullObserver
-from service.settings import Settings
+from limelight_bundle.errors import BundleError
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.writer import write_bundle
+from limelight_export.pipeline import export_model
+from limelight_service.engine.engine import Engine
+from limelight_service.engine.model import Model
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime.providers import Provider, choose_provider
+from limelight_service.engine.scheduling.shapes import places
+from limelight_service.engine.types import Answer, Query
+from limelight_service.observability.observer import NullObserver
+from limelight_service.settings import Settings
 from tests.kit import tiny
 from tests.service.engine.conftest import run_together, weights_of
 

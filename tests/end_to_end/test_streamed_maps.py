@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import limelight
-from export.pipeline import export_model
 from limelight.maps import AttentionMap
 from limelight.streams import StreamEvent
+from limelight_export.pipeline import export_model
 from tests.kit import bundles, tiny
 from tests.kit.serving import Running, serving
 

@@ -19,17 +19,17 @@ from hypothesis import strategies as st
 from torch import nn
 
 import limelight
-from bundle.reader import BundleFolder
-from bundle.samples import Sample, read_samples
-from bundle.tolerance import Tolerances, default_tolerances
-from bundle.values import Graph, Image, Instance, Pair, Sentences, Text, Value
-from export.errors import ExportError
-from export.pipeline import export_model
-from export.writing.samples import make_samples
-from models.cards.card import TrainedModel
-from models.data import rows
-from models.network import Network
-from models.zoo.index import recipe, variants
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.samples import Sample, read_samples
+from limelight_bundle.tolerance import Tolerances, default_tolerances
+from limelight_bundle.values import Graph, Image, Instance, Pair, Sentences, Text, Value
+from limelight_export.errors import ExportError
+from limelight_export.pipeline import export_model
+from limelight_export.writing.samples import make_samples
+from limelight_models.cards.card import TrainedModel
+from limelight_models.data import rows
+from limelight_models.network import Network
+from limelight_models.zoo.index import recipe, variants
 from tests.kit import examples, small
 from tests.kit.serving import serving
 from tests.kit.small import PUBLISHED

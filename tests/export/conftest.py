@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from bundle.reader import BundleFolder
-from export.pipeline import export_model
-from models.cards.card import TrainedModel
+from limelight_bundle.reader import BundleFolder
+from limelight_export.pipeline import export_model
+from limelight_models.cards.card import TrainedModel
 from tests.kit import tiny
 
 MODELS: dict[str, Callable[[], TrainedModel]] = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from export.surgery.derived_sizes import equals_size
+from limelight_export.surgery.derived_sizes import equals_size
 
 
 @pytest.mark.parametrize(

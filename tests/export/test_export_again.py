@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bundle.errors import BundleError
-from export import export_model
+from limelight_bundle.errors import BundleError
+from limelight_export import export_model
 from tests.kit import tiny
 
 

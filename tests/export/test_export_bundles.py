@@ -12,16 +12,16 @@ import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from bundle.attention_signals import is_observable
-from bundle.maps import canonical, cut, nested_mask_name
-from bundle.preprocess import Preprocessor
-from bundle.reader import BundleFolder, read_bundle
-from bundle.rows import BoundTensor, Row, bound_tensors, collate
-from bundle.samples import read_samples
-from bundle.tolerance import Tolerances
-from bundle.values import Array
-from bundle.wire import instance_from_wire
-from models.cards.card import TrainedModel
+from limelight_bundle.attention_signals import is_observable
+from limelight_bundle.maps import canonical, cut, nested_mask_name
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.reader import BundleFolder, read_bundle
+from limelight_bundle.rows import BoundTensor, Row, bound_tensors, collate
+from limelight_bundle.samples import read_samples
+from limelight_bundle.tolerance import Tolerances
+from limelight_bundle.values import Array
+from limelight_bundle.wire import instance_from_wire
+from limelight_models.cards.card import TrainedModel
 from tests.export.conftest import MODELS
 from tests.kit import tiny
 

@@ -10,15 +10,15 @@ import torch
 from onnx import ModelProto
 from torch import Tensor
 
-from export.errors import ExportError
-from export.execution.pytorch_runner import PyTorchReference, copy_for_export
-from export.execution.random_inputs import RandomInputs, collate_rows
-from export.exported_graph import ExportedGraph
-from export.pipeline import export_model
-from export.tracing.build import build_graphs
-from export.verification.verify import verify
-from models.cards.card import Card
-from models.network import Answer, Network
+from limelight_export.errors import ExportError
+from limelight_export.execution.pytorch_runner import PyTorchReference, copy_for_export
+from limelight_export.execution.random_inputs import RandomInputs, collate_rows
+from limelight_export.exported_graph import ExportedGraph
+from limelight_export.pipeline import export_model
+from limelight_export.tracing.build import build_graphs
+from limelight_export.verification.verify import verify
+from limelight_models.cards.card import Card
+from limelight_models.network import Answer, Network
 from tests.kit import small
 
 Forward = Callable[..., Answer]

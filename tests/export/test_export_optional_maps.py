@@ -10,21 +10,21 @@ import onnxruntime
 import pytest
 import torch
 
-from bundle.interventions import INTERVENED_GRAPH
-from bundle.reader import BundleFolder
-from bundle.values import Array
-from export.errors import ExportError
-from export.pipeline import export_model
-from export.surgery import attention
-from export.surgery.node_builder import NodeBuilder
-from export.surgery.subgraphs import all_nodes
-from models.attention.export_markers import DOMAIN
-from models.cards.card import TrainedModel
-from service.checking.selftest import check_samples
-from service.engine.opening import open_model
-from service.engine.runtime.providers import Provider
-from service.observability.observer import NullObserver
-from service.settings import Settings
+from limelight_bundle.interventions import INTERVENED_GRAPH
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.values import Array
+from limelight_export.errors import ExportError
+from limelight_export.pipeline import export_model
+from limelight_export.surgery import attention
+from limelight_export.surgery.node_builder import NodeBuilder
+from limelight_export.surgery.subgraphs import all_nodes
+from limelight_models.attention.export_markers import DOMAIN
+from limelight_models.cards.card import TrainedModel
+from limelight_service.checking.selftest import check_samples
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime.providers import Provider
+from limelight_service.observability.observer import NullObserver
+from limelight_service.settings import Settings
 from tests.kit import tiny
 
 Exported = Callable[[str], tuple[TrainedModel, BundleFolder]]

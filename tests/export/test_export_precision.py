@@ -15,36 +15,36 @@ from hypothesis import strategies as st
 from torch import nn
 
 import limelight
-from bundle.errors import BundleError
-from bundle.names import SAMPLES_FILE
-from bundle.reader import BundleFolder, read_bundle
-from bundle.tolerance import LARGEST_TOLERANCE, Tolerances
-from bundle.values import Array
-from bundle.writer import write_bundle
-from export.conversion import convert, int8
-from export.conversion.float16 import convert_to_float16
-from export.conversion.int8 import quantise
-from export.conversion.precision import Precision
-from export.errors import ExportError
-from export.execution import pytorch_runner
-from export.pipeline import export_model
-from export.tracing.build import build_graphs
-from export.verification.comparison import Comparison
-from export.verification.fitted_tolerances import FittingComparison
-from export.verification.verify import compare_random_rows
 from limelight import cli
 from limelight.v1 import model_pb2
-from models.attention import Attention
-from models.attention.queries.multi_head import MultiHead
-from models.attention.score import ScaledDot, SelfAttentive
-from models.cards.card import Card, Metric, TrainedModel
-from models.zoo.index import recipe
-from service.checking.selftest import check_samples
-from service.engine.opening import open_model
-from service.engine.runtime import sessions
-from service.engine.runtime.providers import Provider, choose_provider
-from service.observability.observer import NullObserver
-from service.settings import Settings
+from limelight_bundle.errors import BundleError
+from limelight_bundle.names import SAMPLES_FILE
+from limelight_bundle.reader import BundleFolder, read_bundle
+from limelight_bundle.tolerance import LARGEST_TOLERANCE, Tolerances
+from limelight_bundle.values import Array
+from limelight_bundle.writer import write_bundle
+from limelight_export.conversion import convert, int8
+from limelight_export.conversion.float16 import convert_to_float16
+from limelight_export.conversion.int8 import quantise
+from limelight_export.conversion.precision import Precision
+from limelight_export.errors import ExportError
+from limelight_export.execution import pytorch_runner
+from limelight_export.pipeline import export_model
+from limelight_export.tracing.build import build_graphs
+from limelight_export.verification.comparison import Comparison
+from limelight_export.verification.fitted_tolerances import FittingComparison
+from limelight_export.verification.verify import compare_random_rows
+from limelight_models.attention import Attention
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.score import ScaledDot, SelfAttentive
+from limelight_models.cards.card import Card, Metric, TrainedModel
+from limelight_models.zoo.index import recipe
+from limelight_service.checking.selftest import check_samples
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime import sessions
+from limelight_service.engine.runtime.providers import Provider, choose_provider
+from limelight_service.observability.observer import NullObserver
+from limelight_service.settings import Settings
 from tests.export.conftest import MODELS
 from tests.kit import small, tiny
 from tests.kit.serving import serving

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from bundle.errors import BundleError
-from bundle.samples import Sample
-from bundle.values import Text
-from export import pipeline
-from export.errors import ExportError
-from export.execution.pytorch_runner import PyTorchReference, copy_for_export
-from export.pipeline import export_model
-from export.tracing.build import build_graphs
-from export.verification.verify import verify
-from limelight.cli import installing
-from models.cards.card import Card
-from models.network import Answer
+from limelight.base import installing
+from limelight_bundle.errors import BundleError
+from limelight_bundle.samples import Sample
+from limelight_bundle.values import Text
+from limelight_export import pipeline
+from limelight_export.errors import ExportError
+from limelight_export.execution.pytorch_runner import PyTorchReference, copy_for_export
+from limelight_export.pipeline import export_model
+from limelight_export.tracing.build import build_graphs
+from limelight_export.verification.verify import verify
+from limelight_models.cards.card import Card
+from limelight_models.network import Answer
 from tests.kit import tiny
 
 

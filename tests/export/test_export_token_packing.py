@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
 
-from bundle.reader import BundleFolder
-from bundle.values import Array
-from export.surgery.fused_attention import FUSED_FROM
-from models.attention.export_markers import DOMAIN
-from models.cards.card import TrainedModel
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.values import Array
+from limelight_export.surgery.fused_attention import FUSED_FROM
+from limelight_models.attention.export_markers import DOMAIN
+from limelight_models.cards.card import TrainedModel
 from tests.kit import tiny
 
 Exported = Callable[[str], tuple[TrainedModel, BundleFolder]]

@@ -16,8 +16,8 @@ from torch.onnx._internal.exporter import _fx_passes
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter
 
-from export.interface import TensorSpec
-from export.tracing.trace import trace, without_needless_work
+from limelight_export.interface import TensorSpec
+from limelight_export.tracing.trace import trace, without_needless_work
 
 
 class Looked(nn.Module):

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from export.importing.maps import MapSource
-from export.importing.module import network
-from export.importing.onnx_file.file import read_onnx
-from export.importing.onnx_file.reference import as_map
-from export.importing.onnx_file.surgery import GraphPart, part_graph
-from export.interface import TensorSpec
+from limelight_export.importing.maps import MapSource
+from limelight_export.importing.module import network
+from limelight_export.importing.onnx_file.file import read_onnx
+from limelight_export.importing.onnx_file.reference import as_map
+from limelight_export.importing.onnx_file.surgery import GraphPart, part_graph
+from limelight_export.interface import TensorSpec
 
 SIZES = {"batch": 2, "head": 3, "query": 4, "key": 5, "batch*head": 6}
 CANONICAL = ("batch", "head", "query", "key")

@@ -16,13 +16,13 @@ from PIL import Image as Picture
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-import export
 import limelight
-from bundle.reader import BundleFolder
-from bundle.v1 import bundle_pb2
-from export import Boxes, Card, Classes, Embedding, Map, Mask, Numbers, export_module
-from export.errors import ExportError
-from models.attention.export_markers import marked_attention
+from limelight import export
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.v1 import bundle_pb2
+from limelight_export import Boxes, Card, Classes, Embedding, Map, Mask, Numbers, export_module
+from limelight_export.errors import ExportError
+from limelight_models.attention.export_markers import marked_attention
 from tests.kit.serving import Running, serving
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "import-module.md"
@@ -396,7 +396,7 @@ def test_a_graph_that_answers_differently_is_refused_with_the_output_and_the_dif
     def too_steep(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, **more: Any) -> Any:
         return marked_attention(query, key, value, mask, 2 * scale, **more)
 
-    monkeypatch.setattr("export.importing.module.attention.marked_attention", too_steep)
+    monkeypatch.setattr("limelight_export.importing.module.attention.marked_attention", too_steep)
     card = Card(name="small", inputs={"x": export.Tensor(axes={"place": 4, "feature": SIZE})}, labels={"place": 4})
     with pytest.raises(ExportError, match=r"differs from PyTorch's: (output|attention) differs by up to 0\.\d+ \("):
         export_module(Small(), card=card, examples=[np.ones((4, SIZE))], repository=tmp_path)

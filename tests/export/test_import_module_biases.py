@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-import export
 import limelight
-from bundle.reader import BundleFolder
-from export import Card, Mask, export_module
+from limelight import export
+from limelight_bundle.reader import BundleFolder
+from limelight_export import Card, Mask, export_module
 from tests.kit.serving import serving
 
 SIZE, HEADS, VOCABULARY = 4, 2, 5000

@@ -17,10 +17,10 @@ from PIL import Image
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import limelight
-from bundle.reader import read_bundle
-from export.execution import limits
-from export.importing.onnx_file.inspection import inspect_onnx
 from limelight import cli
+from limelight_bundle.reader import read_bundle
+from limelight_export.execution import limits
+from limelight_export.importing.onnx_file.inspection import inspect_onnx
 from tests.export.onnx_files import (
     CARD,
     ENCODER,

@@ -16,8 +16,8 @@ from tokenizers import Tokenizer, decoders, models
 from tokenizers.processors import TemplateProcessing
 
 import limelight
-from bundle.reader import read_bundle
 from limelight import cli
+from limelight_bundle.reader import read_bundle
 from tests.kit.serving import serving
 
 pytestmark = pytest.mark.slow

@@ -17,8 +17,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 import limelight
-from service.security.certificates import CertificateError, read_certificates
-from service.security.tokens import entry, new_token
+from limelight_service.security.certificates import CertificateError, read_certificates
+from limelight_service.security.tokens import entry, new_token
 from tests.kit import bundles
 from tests.kit.processes import process, scrape, started
 from tests.kit.serving import Running, eventually, free_port, serving

@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 import limelight
 from limelight.v1 import admin_pb2, service_pb2, values_pb2
-from service.security.tokens import entry, new_token
+from limelight_service.security.tokens import entry, new_token
 from tests.kit import bundles
 from tests.kit.processes import process, scrape, started
 from tests.kit.serving import Running, eventually, free_port, generate, predict, refusal, serving, text

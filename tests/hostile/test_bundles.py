@@ -299,14 +299,14 @@ def test_what_means_harm_is_refused_with_a_reason_and_the_good_model_answers(
 def test_the_checking_processes_end_once_there_is_nothing_to_check(serving: Serving) -> None:
     with limelight.Client(serving.address) as client:
         assert eventually(lambda: all(each.state != "loading" for each in client.models()), 600)
-    assert eventually(lambda: not children(serving.pid, "service.checking"), 60)
+    assert eventually(lambda: not children(serving.pid, "limelight_service.checking"), 60)
 
 
 def test_a_bundle_that_is_being_checked_outlives_no_server(tmp_path: Path) -> None:
     loops(copied(bundles.tiny(tmp_path).path, "loops"))
     flags = ("--repository", str(tmp_path), "--port", "0", "--metrics-port", "0", "--provider", "cpu")
     with process(*flags) as (running, _):
-        assert eventually(lambda: bool(children(running.pid, "service.checking")), 60)
-        checking = children(running.pid, "service.checking")
+        assert eventually(lambda: bool(children(running.pid, "limelight_service.checking")), 60)
+        checking = children(running.pid, "limelight_service.checking")
         running.kill()
         assert eventually(lambda: not any(alive(pid) for pid in checking), 60)

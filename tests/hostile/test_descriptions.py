@@ -11,11 +11,11 @@ import grpc
 import pytest
 from google.protobuf import json_format
 
-from bundle.v1 import bundle_pb2
 from limelight.v1 import model_pb2, service_pb2, values_pb2
-from service.checking.verdict import Refused, Verdict
-from service.engine.runtime.providers import choose_provider
-from service.settings import Settings
+from limelight_bundle.v1 import bundle_pb2
+from limelight_service.checking.verdict import Refused, Verdict
+from limelight_service.engine.runtime.providers import choose_provider
+from limelight_service.settings import Settings
 from tests.hostile.forge import edit
 from tests.kit import bundles
 from tests.kit.serving import remembered_checks, serving

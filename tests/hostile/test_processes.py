@@ -19,10 +19,10 @@ import pytest
 from PIL import Image
 
 import limelight
-from bundle.samples import Sample
-from bundle.values import TensorValue
-from bundle.wire import to_tensor
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, service_pb2_grpc, values_pb2
+from limelight_bundle.samples import Sample
+from limelight_bundle.values import TensorValue
+from limelight_bundle.wire import to_tensor
 from tests.hostile.capped import Capped, capped, health_of
 from tests.hostile.wire import SERVICE, Wire, prefix
 from tests.kit import bundles
@@ -199,7 +199,7 @@ def test_processes_that_are_killed_under_load_are_replaced_and_nothing_hangs_or_
                 if "memfd:limelight" in name
             ]
             assert not held
-        others = [*children(running.pid), *children(running.pid, "service.checking")]
+        others = [*children(running.pid), *children(running.pid, "limelight_service.checking")]
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=60) == 0
         assert eventually(lambda: not any(map(alive, (*others, *ended))))
@@ -232,7 +232,7 @@ def test_all_processes_end_with_their_supervisor_whatever_they_do(repository: Pa
         address = started(running)
         with calling(address) as callers:
             assert eventually(lambda: callers.codes["OK"] > 50, HANGS)
-            others = [*children(running.pid), *children(running.pid, "service.checking")]
+            others = [*children(running.pid), *children(running.pid, "limelight_service.checking")]
             running.kill()
             assert eventually(lambda: not any(map(alive, others)), 60)
         assert not callers.hung

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bundle.wire import to_tensor
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from limelight_bundle.wire import to_tensor
 from tests.hostile.capped import Capped, capped, health_of
 from tests.kit import bundles
 from tests.kit.processes import ROOT

@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from limelight.v1 import service_pb2_grpc
-from service.supervisor.in_process import InProcessServer
+from limelight_service.supervisor.in_process import InProcessServer
 from tests.hostile.stops import Work, described, measure
 from tests.kit import bundles
 from tests.kit.processes import alive, children, process, started
@@ -114,7 +114,7 @@ def test_a_signal_while_processes_start_ends_them_all_and_nothing_is_announced(
 # A worker thread that is inside a library does not hear of anything.
 STUCK = """
 import os, time
-from service.engine.runtime.sessions import Session
+from limelight_service.engine.runtime.sessions import Session
 run = Session.run
 def stuck(self, *arguments, **options):
     while os.path.exists({flag!r}):

@@ -71,7 +71,7 @@ def test_a_server_whose_log_is_stuck_stops_in_order(tmp_path: Path, frontends: s
 def test_a_library_that_writes_to_a_full_pipe_itself_does_not_wait() -> None:
     there, here = os.pipe()
     program = (
-        "import os; from service.observability.logs import configure_logs; configure_logs('info')\n"
+        "import os; from limelight_service.observability.logs import configure_logs; configure_logs('info')\n"
         "try:\n"
         "    while True: os.write(2, b'x' * 1000)\n"
         "except BlockingIOError:\n"

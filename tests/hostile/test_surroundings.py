@@ -19,7 +19,7 @@ import pytest
 import trustme
 
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
-from service.configuration import ignored_variables, load_settings
+from limelight_service.configuration import ignored_variables, load_settings
 from tests.kit import bundles
 from tests.kit.processes import alive, children, engines, process, started
 from tests.kit.serving import attend, eventually, predict, text
@@ -147,7 +147,7 @@ def test_a_server_beside_services_of_its_own_name_starts_and_says_what_it_ignore
 
 def whole_service(running: subprocess.Popen[str]) -> list[int]:
     """Every process of a server, the first one apart."""
-    return [*children(running.pid), *children(running.pid, "service.checking")]
+    return [*children(running.pid), *children(running.pid, "limelight_service.checking")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -183,7 +183,7 @@ def test_a_process_that_is_starting_is_spared_as_well(repository: Path) -> None:
         assert eventually(lambda: bool(children(running.pid)), 60)
         seen = set()
         end = time.monotonic() + 60
-        while time.monotonic() < end and not seen & set(children(running.pid, "service.checking")):
+        while time.monotonic() < end and not seen & set(children(running.pid, "limelight_service.checking")):
             for pid in whole_service(running):
                 seen.add(pid)
                 os.kill(pid, signal.SIGTERM)

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from limelight.v1 import service_pb2
-from service.settings import Settings
+from limelight_service.settings import Settings
 from tests.hostile.capped import Capped, capped, health_of
 from tests.hostile.wire import (
     CONTINUATION,

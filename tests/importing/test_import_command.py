@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bundle.reader import read_bundle
 from limelight.cli import main
+from limelight_bundle.reader import read_bundle
 from tests.importing.huggingface.checkpoints import TOKENS
 from tests.importing.huggingface.encoders import ENCODERS
 

@@ -6,12 +6,12 @@ from itertools import cycle, islice
 import numpy as np
 from hypothesis import strategies as st
 
-from bundle.values import Graph, Image, Instance, Pair, Sentences, Text, Value
 from limelight.v1 import model_pb2
-from models.data import folder, images, passages, rows, tokenizers
-from models.data.dataset import Dataset, Example
-from models.data.folder import Kind
-from models.data.gold import Box, Gold, Span
+from limelight_bundle.values import Graph, Image, Instance, Pair, Sentences, Text, Value
+from limelight_models.data import folder, images, passages, rows, tokenizers
+from limelight_models.data.dataset import Dataset, Example
+from limelight_models.data.folder import Kind
+from limelight_models.data.gold import Box, Gold, Span
 
 TEXTS = (
     "The cat sat on the mat, and a bird flew over the house.",

@@ -34,9 +34,9 @@ def scrape_page(port: int, accept: str) -> str:
 _SERVE = """
 import signal, sys
 from limelight.cli import main
-import service.command
-load_settings = service.command.load_settings
-service.command.load_settings = lambda flags, **rest: load_settings(flags | {limits!r}, **rest)
+import limelight_service.command
+load_settings = limelight_service.command.load_settings
+limelight_service.command.load_settings = lambda flags, **rest: load_settings(flags | {limits!r}, **rest)
 signal.signal(signal.SIGINT, {handler})
 {before}
 sys.exit(main())
@@ -64,7 +64,7 @@ def process(
         "serve",
         *flags,
     ]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     running = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -15,12 +15,12 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 
 from limelight.v1 import attention_pb2, service_pb2, service_pb2_grpc, values_pb2
-from service.checking.cache import Cached
-from service.checking.checker import Checker, Checks
-from service.configuration import load_settings
-from service.settings import Settings
-from service.supervisor.in_process import InProcessServer, running_in_process
-from service.supervisor.supervisor import Supervisor, supervised
+from limelight_service.checking.cache import Cached
+from limelight_service.checking.checker import Checker, Checks
+from limelight_service.configuration import load_settings
+from limelight_service.settings import Settings
+from limelight_service.supervisor.in_process import InProcessServer, running_in_process
+from limelight_service.supervisor.supervisor import Supervisor, supervised
 
 # One for all tests: a process that checks bundles takes a second to start.
 CHECKS = Checker(idle=60.0)

@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bundle.rows import Row
 from limelight.v1 import model_pb2
-from models.cards.card import Card, TrainedModel, TrainingData
-from models.data.dataset import Dataset
-from models.network import Answer, Network
-from models.tasks.segment import Segment
-from models.tasks.task import Task
-from models.training.recipe import Blueprint
-from models.zoo.index import MECHANISM, ZOO, names, recipe
+from limelight_bundle.rows import Row
+from limelight_models.cards.card import Card, TrainedModel, TrainingData
+from limelight_models.data.dataset import Dataset
+from limelight_models.network import Answer, Network
+from limelight_models.tasks.segment import Segment
+from limelight_models.tasks.task import Task
+from limelight_models.training.recipe import Blueprint
+from limelight_models.zoo.index import MECHANISM, ZOO, names, recipe
 from tests.kit import examples
 
 NAMES = tuple(name for name in names() if name != MECHANISM)

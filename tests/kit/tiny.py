@@ -6,17 +6,17 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor, nn
 
-from bundle.v1 import bundle_pb2
-from bundle.values import Instance, Text
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
-from models.attention import Attention, Context
-from models.attention.align import Hard
-from models.attention.queries.multi_head import MultiHead
-from models.attention.score import ScaledDot, SelfAttentive
-from models.attention.token_packing import Packing
-from models.blocks.recurrent import BiGru
-from models.cards.card import Card, Metric, TrainedModel, TrainingData
-from models.network import Answer, GeneratingNetwork, Network, StepAnswer
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.values import Instance, Text
+from limelight_models.attention import Attention, Context
+from limelight_models.attention.align import Hard
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.score import ScaledDot, SelfAttentive
+from limelight_models.attention.token_packing import Packing
+from limelight_models.blocks.recurrent import BiGru
+from limelight_models.cards.card import Card, Metric, TrainedModel, TrainingData
+from limelight_models.network import Answer, GeneratingNetwork, Network, StepAnswer
 
 WORDS = ("a", "cat", "dog", "mat", "on", "ran", "sat", "the", ".")
 PARTS = {"left": "a dog on", "target": "mat", "right": "ran . the cat"}  # of a sentence

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from models.catalogue.registry import MECHANISMS
-from models.zoo.index import ZOO
+from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.zoo.index import ZOO
 from studies.replication.tables import written
 from tests.models.survey_tables import CELLS
 from tests.models.zoo_page import standing_for
@@ -48,7 +48,7 @@ def described(row: str) -> str:
     if found := [each for each in MECHANISMS if each.row == row and word in each.name]:
         return ", ".join(_link(each.name, each.module.__module__) for each in found)
     name = standing_for(row)
-    return _link(f"`{name}`", f"models.zoo.{ZOO[name].module}")
+    return _link(f"`{name}`", f"limelight_models.zoo.{ZOO[name].module}")
 
 
 def _link(text: str, module: str) -> str:

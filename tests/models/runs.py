@@ -6,11 +6,11 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.cards.card import Metric
-from models.training import session
-from models.training.checkpoint import Progress
-from models.training.session import Order
-from models.training.stop import Stop
+from limelight_models.cards.card import Metric
+from limelight_models.training import session
+from limelight_models.training.checkpoint import Progress
+from limelight_models.training.session import Order
+from limelight_models.training.stop import Stop
 
 
 def run(order: Order, stop: Stop | None = None, ctrl_c_at: int = 0) -> list[Metric]:

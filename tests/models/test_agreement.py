@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.zoo.rnn_search.agreement import Agreement, disagreement
+from limelight_models.zoo.rnn_search.agreement import Agreement, disagreement
 from tests.kit import small
 from tests.oracles.cases import array
 from tests.oracles.zoo import softmax

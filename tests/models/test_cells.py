@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from models.blocks.cells import Cells, contrast, over_the_picture
+from limelight_models.blocks.cells import Cells, contrast, over_the_picture
 
 
 def test_contrast_is_that_of_the_negative() -> None:

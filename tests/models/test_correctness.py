@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from bundle.values import Text
-from models.cards.card import Card
-from models.data import transductions
-from models.data.dataset import Dataset, Example
-from models.data.gold import Gold, Span, word_spans
-from models.network import Answer, Network
-from models.training.batches import Batches
-from models.training.correctness import Tally, add, correctness
-from models.training.heads import specialisation
-from models.zoo.index import recipe
+from limelight_bundle.values import Text
+from limelight_models.cards.card import Card
+from limelight_models.data import transductions
+from limelight_models.data.dataset import Dataset, Example
+from limelight_models.data.gold import Gold, Span, word_spans
+from limelight_models.network import Answer, Network
+from limelight_models.training.batches import Batches
+from limelight_models.training.correctness import Tally, add, correctness
+from limelight_models.training.heads import specialisation
+from limelight_models.zoo.index import recipe
 
 MAP = "decoder.cross"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from models.catalogue.registry import MECHANISMS
-from models.zoo.index import ZOO
+from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.zoo.index import ZOO
 from tests.models.coverage_page import CHECKPOINTS, PAGE, page
 from tests.models.survey_tables import CELLS
 

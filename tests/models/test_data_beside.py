@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.data import row_files, rows
-from models.data.beside import MEASURED, PARSED, tree_distances
-from models.data.dataset import DataError
+from limelight_models.data import row_files, rows
+from limelight_models.data.beside import MEASURED, PARSED, tree_distances
+from limelight_models.data.dataset import DataError
 
 
 def test_words_are_as_many_steps_apart_as_there_are_arcs_between_them() -> None:

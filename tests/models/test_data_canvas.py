@@ -11,15 +11,26 @@ import numpy as np
 import pytest
 from PIL import Image as Picture
 
-from bundle.values import Array, Image, Text
-from models.data import row_files, rows
-from models.data.canvas import captions, films, masks, questions
-from models.data.canvas.relations import clear, possible, the_one
-from models.data.canvas.world import DIGITS, SIZE, WORDS, Digit, Scene, hands, paint, plan, touch, with_article
-from models.data.dataset import DataError, Example
-from models.data.folder import load
-from models.data.gold import Box, Span
-from models.data.images import png
+from limelight_bundle.values import Array, Image, Text
+from limelight_models.data import row_files, rows
+from limelight_models.data.canvas import captions, films, masks, questions
+from limelight_models.data.canvas.relations import clear, possible, the_one
+from limelight_models.data.canvas.world import (
+    DIGITS,
+    SIZE,
+    WORDS,
+    Digit,
+    Scene,
+    hands,
+    paint,
+    plan,
+    touch,
+    with_article,
+)
+from limelight_models.data.dataset import DataError, Example
+from limelight_models.data.folder import load
+from limelight_models.data.gold import Box, Span
+from limelight_models.data.images import png
 
 TRAIN, DEV, TEST = hands()
 

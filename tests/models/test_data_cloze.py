@@ -3,9 +3,9 @@
 import random
 import re
 
-from bundle.values import Pair
-from models.data import cloze
-from models.data.dataset import Example
+from limelight_bundle.values import Pair
+from limelight_models.data import cloze
+from limelight_models.data.dataset import Example
 
 SENTENCES = ("A lock is open.", "Close the lock, and a Lock is closed.", "The door has a lock.")
 

@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from bundle.values import Image, Text
-from models.data import slips
-from models.data.canvas.world import hands
-from models.data.dataset import Example
-from models.data.demo import canvas, classics, digits, numbers, statements
-from models.data.demo import slips as demo_slips
-from models.data.gold import Span
-from models.data.numerals import LANGUAGES, said
+from limelight_bundle.values import Image, Text
+from limelight_models.data import slips
+from limelight_models.data.canvas.world import hands
+from limelight_models.data.dataset import Example
+from limelight_models.data.demo import canvas, classics, digits, numbers, statements
+from limelight_models.data.demo import slips as demo_slips
+from limelight_models.data.gold import Span
+from limelight_models.data.numerals import LANGUAGES, said
 
 SMALL = {
     "numbers": lambda: numbers.dataset(seed=3, training=200, more=100, held_out=40),

@@ -9,11 +9,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from models.data import embeddings, folder, rows
-from models.training.settings import Preset, Settings
-from models.training.stop import Interrupted
-from models.training.trainer import WEIGHTS
-from models.zoo.index import recipe
+from limelight_models.data import embeddings, folder, rows
+from limelight_models.training.settings import Preset, Settings
+from limelight_models.training.stop import Interrupted
+from limelight_models.training.trainer import WEIGHTS
+from limelight_models.zoo.index import recipe
 from tests.models.runs import order, run
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bundle.preprocess.images import decode_image
-from bundle.values import Image, Sentences, Text
-from models.data import folder, idx, row_files, rows
-from models.data.dataset import DataError
+from limelight_bundle.preprocess.images import decode_image
+from limelight_bundle.values import Image, Sentences, Text
+from limelight_models.data import folder, idx, row_files, rows
+from limelight_models.data.dataset import DataError
 
 
 def write(path: Path, text: str) -> Path:

@@ -10,18 +10,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.label_sets import grid_labels
-from bundle.rows import Labels
-from bundle.values import Pair, Sentences, Text
 from limelight.v1 import attention_pb2, model_pb2
-from models.data import aspects, dates, folder, moves, numbers, numerals, recall, roles, row_files, rows, transductions
-from models.data.calendars import LANGUAGES
-from models.data.dataset import DataError, Dataset, Example
-from models.data.generated import SETS, load
-from models.data.gold import Box, Gold, Span, covered, of_the_whole
-from models.tasks.aspects import opposed, sentence
-from models.training import session
-from models.zoo.index import recipe
+from limelight_bundle.label_sets import grid_labels
+from limelight_bundle.rows import Labels
+from limelight_bundle.values import Pair, Sentences, Text
+from limelight_models.data import (
+    aspects,
+    dates,
+    folder,
+    moves,
+    numbers,
+    numerals,
+    recall,
+    roles,
+    row_files,
+    rows,
+    transductions,
+)
+from limelight_models.data.calendars import LANGUAGES
+from limelight_models.data.dataset import DataError, Dataset, Example
+from limelight_models.data.generated import SETS, load
+from limelight_models.data.gold import Box, Gold, Span, covered, of_the_whole
+from limelight_models.tasks.aspects import opposed, sentence
+from limelight_models.training import session
+from limelight_models.zoo.index import recipe
 
 TOKENS = attention_pb2.LABEL_KIND_TOKENS
 

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.values import Array, Graph
-from models.data import citations, graphs
-from models.data.dataset import DataError, known
-from models.zoo.graph.gat import GatConfig, GraphAttentionNetwork
+from limelight_bundle.values import Array, Graph
+from limelight_models.data import citations, graphs
+from limelight_models.data.dataset import DataError, known
+from limelight_models.zoo.graph.gat import GatConfig, GraphAttentionNetwork
 
 
 def arrays(**changes: Array) -> dict[str, Array]:

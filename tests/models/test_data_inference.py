@@ -2,9 +2,9 @@
 
 import random
 
-from bundle.values import Pair
-from models.data import inference
-from models.data.dataset import Example
+from limelight_bundle.values import Pair
+from limelight_models.data import inference
+from limelight_models.data.dataset import Example
 
 
 def premise(example: Example) -> str:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bundle.values import Text
-from models.data import folder, row_files, rows
-from models.data.dataset import DataError, Example
-from models.data.gold import Gold, Span
+from limelight_bundle.values import Text
+from limelight_models.data import folder, row_files, rows
+from limelight_models.data.dataset import DataError, Example
+from limelight_models.data.gold import Gold, Span
 
 
 def read(example: Example, place: object) -> str:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bundle.values import Pair
-from models.data import folder, purchases
-from models.data.dataset import DataError
-from models.data.gold import Span
+from limelight_bundle.values import Pair
+from limelight_models.data import folder, purchases
+from limelight_models.data.dataset import DataError
+from limelight_models.data.gold import Span
 
 
 def _write(path: Path, answers: list[list[object]]) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bundle.values import Text
-from models.data import slips
-from models.data.dataset import Example
-from models.data.gold import Span
+from limelight_bundle.values import Text
+from limelight_models.data import slips
+from limelight_models.data.dataset import Example
+from limelight_models.data.gold import Span
 
 SOURCE = '''\
 def mean(numbers, weights=None):

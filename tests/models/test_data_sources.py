@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundle.values import Image, Sentences, Text
-from models.data import calendars, dates, digits, docstrings, names, numbers, numerals, spelling
-from models.data.dataset import Dataset
-from models.tasks.entities import entities
+from limelight_bundle.values import Image, Sentences, Text
+from limelight_models.data import calendars, dates, digits, docstrings, names, numbers, numerals, spelling
+from limelight_models.data.dataset import Dataset
+from limelight_models.tasks.entities import entities
 
 
 def texts(dataset: Dataset, part: str, name: str) -> list[str]:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from bundle.values import Text
-from models.data import folder, recordings, rows, speech, units
-from models.data.dataset import DataError, Example
-from models.data.gold import Span
-from models.data.tokenizers import characters
+from limelight_bundle.values import Text
+from limelight_models.data import folder, recordings, rows, speech, units
+from limelight_models.data.dataset import DataError, Example
+from limelight_models.data.gold import Span
+from limelight_models.data.tokenizers import characters
 
 RATE = units.RATE
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bundle.values import Text
-from models.data import folder, row_files, rows
-from models.data.dataset import DataError, shown
-from models.training.session import Source, check_texts
+from limelight_bundle.values import Text
+from limelight_models.data import folder, row_files, rows
+from limelight_models.data.dataset import DataError, shown
+from limelight_models.training.session import Source, check_texts
 
 GREAT = [("good", 'a "great" film'), ("bad", "a dull, long film")]
 

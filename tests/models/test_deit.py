@@ -7,8 +7,8 @@ import torch
 from torch.nn.functional import kl_div
 from transformers import DeiTConfig, DeiTForImageClassificationWithTeacher
 
-from models.zoo.index import recipe
-from models.zoo.vision.deit import DataEfficientTransformer
+from limelight_models.zoo.index import recipe
+from limelight_models.zoo.vision.deit import DataEfficientTransformer
 from tests.kit import small
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from limelight.cli import CommandError
-from models.data.dataset import DataError
-from models.training import device
-from models.training.command import train
+from limelight.base.commands import CommandError
+from limelight_models.data.dataset import DataError
+from limelight_models.training import device
+from limelight_models.training.command import train
 from tests.kit.small import NAMES
 from tests.models.runs import order, run
 

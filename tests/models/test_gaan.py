@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from torch import Tensor, nn
 
-from models.zoo.graph.gaan import GaanConfig, GatedAggregator, GatedAttentionNetwork, HeadGate, OpenGate
+from limelight_models.zoo.graph.gaan import GaanConfig, GatedAggregator, GatedAttentionNetwork, HeadGate, OpenGate
 from tests.models.test_gat import CONFIG, graphs
 
 Array = np.ndarray

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn.functional import elu
 from torch_geometric.nn import GATConv, GATv2Conv
 
-from models.network import Answer
-from models.training.recipe import Blueprint
-from models.zoo.graph.gat import GAT_MEAN, GatConfig, GraphAttentionNetwork, NeighbourScore
-from models.zoo.graph.scores import DynamicScore
+from limelight_models.network import Answer
+from limelight_models.training.recipe import Blueprint
+from limelight_models.zoo.graph.gat import GAT_MEAN, GatConfig, GraphAttentionNetwork, NeighbourScore
+from limelight_models.zoo.graph.scores import DynamicScore
 
 CONFIG = GatConfig(features=5, classes=3, heads=4, d_head=2, output_heads=2)
 

@@ -10,13 +10,13 @@ import torch
 from tokenizers import Tokenizer
 from torch.nn.functional import cross_entropy
 
-from bundle.values import Text
-from models.blocks.reversal import reverse
-from models.data import folder, reviews
-from models.data.dataset import DataError
-from models.training.settings import Preset, Settings
-from models.zoo.hierarchical import hatn
-from models.zoo.hierarchical.hatn import HATN, Hatn
+from limelight_bundle.values import Text
+from limelight_models.blocks.reversal import reverse
+from limelight_models.data import folder, reviews
+from limelight_models.data.dataset import DataError
+from limelight_models.training.settings import Preset, Settings
+from limelight_models.zoo.hierarchical import hatn
+from limelight_models.zoo.hierarchical.hatn import HATN, Hatn
 from tests.kit import small
 
 IDS = small.stack([small.document([4, 2], 1), small.document([3], 2), small.document([5, 1, 2], 3)])

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from models.data.dataset import DataError
-from models.training.recipe import Recipe
-from models.zoo.index import recipe
+from limelight_models.data.dataset import DataError
+from limelight_models.training.recipe import Recipe
+from limelight_models.zoo.index import recipe
 from tests.kit.small import NAMES
 
 
@@ -19,11 +19,15 @@ def test_every_name_leads_to_a_recipe(name: str) -> None:
 
 
 def test_a_recipe_brings_in_no_other_model() -> None:
-    code = "import sys; from models.zoo.index import recipe; recipe('han'); print(*sys.modules)"
+    code = "import sys; from limelight_models.zoo.index import recipe; recipe('han'); print(*sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(result.stdout.split())
-    assert "models.zoo.hierarchical.han" in loaded
-    assert not [name for name in loaded if name.startswith(("models.zoo.vision", "models.zoo.rnn", "models.testbed"))]
+    assert "limelight_models.zoo.hierarchical.han" in loaded
+    assert not [
+        name
+        for name in loaded
+        if name.startswith(("limelight_models.zoo.vision", "limelight_models.zoo.rnn", "limelight_models.testbed"))
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,22 +7,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from bundle.maps import canonical, cut, nested_mask_name
-from bundle.rows import Row
-from export.execution.random_inputs import collate_rows, neutral_noise
-from export.interface import BATCH, output_specs
-from export.verification.map_invariants import check_map
-from models.attention import CombinationError
-from models.cards.card import Card
-from models.catalogue.parts import ALIGNS, UNIFORM, combine
-from models.catalogue.registry import MECHANISMS
-from models.tasks.classify import Classify
-from models.tasks.task import Batch
-from models.testbed.classifier import SmallModel
-from models.testbed.form import Built
-from models.testbed.readers import EachToken, Stepwise
-from models.testbed.sentence_forms import VARIANTS
-from models.testbed.taxonomy import SCALED, SOFT
+from limelight_bundle.maps import canonical, cut, nested_mask_name
+from limelight_bundle.rows import Row
+from limelight_export.execution.random_inputs import collate_rows, neutral_noise
+from limelight_export.interface import BATCH, output_specs
+from limelight_export.verification.map_invariants import check_map
+from limelight_models.attention import CombinationError
+from limelight_models.cards.card import Card
+from limelight_models.catalogue.parts import ALIGNS, UNIFORM, combine
+from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.tasks.classify import Classify
+from limelight_models.tasks.task import Batch
+from limelight_models.testbed.classifier import SmallModel
+from limelight_models.testbed.form import Built
+from limelight_models.testbed.readers import EachToken, Stepwise
+from limelight_models.testbed.sentence_forms import VARIANTS
+from limelight_models.testbed.taxonomy import SCALED, SOFT
 from tests.kit.small_texts import INSTANCES, texts
 
 EVERY = {**{each.name: each.served for each in MECHANISMS if each.served}, **VARIANTS}

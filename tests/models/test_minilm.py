@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from models.zoo.index import recipe
-from models.zoo.vision.minilm import Minilm
+from limelight_models.zoo.index import recipe
+from limelight_models.zoo.vision.minilm import Minilm
 from tests.kit import small
 from tests.oracles.zoo import minilm
 

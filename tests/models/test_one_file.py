@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import limelight
-import models.zoo
-from export.pipeline import export_model
-from models.zoo import index
-from models.zoo.index import ZOO, Entry
+import limelight_models.zoo
+from limelight_export.pipeline import export_model
+from limelight_models.zoo import index
+from limelight_models.zoo.index import ZOO, Entry
 from tests.end_to_end.test_zoo import ask, difference, pytorch
 from tests.kit import small
 from tests.kit.serving import serving
@@ -21,14 +21,15 @@ from tests.models.runs import losses, order, run
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PRODUCT = ("models", "export", "bundle", "client", "service")
-IMPORTED = ROOT / "export" / "importing"  # where models of other people have their own names
+ZOO_FOLDER = ROOT / "models" / "limelight_models" / "zoo"
+IMPORTED = ROOT / "export" / "limelight_export" / "importing"  # where models of other people have their own names
 MADE_UP = "glance"
 
 
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A model whose file is in `tests/models/made_up`, as it would be in `models/zoo/made_up`, and its line."""
-    monkeypatch.setattr(models.zoo, "__path__", [*models.zoo.__path__, str(Path(__file__).parent)])
+    """A model whose file is in `tests/models/made_up`, as if it were in the zoo, and its line."""
+    monkeypatch.setattr(limelight_models.zoo, "__path__", [*limelight_models.zoo.__path__, str(Path(__file__).parent)])
     monkeypatch.setitem(ZOO, MADE_UP, Entry("", "made_up.glance"))
     yield MADE_UP
     small.blueprint.cache_clear()
@@ -70,10 +71,10 @@ def naming(model: str, text: str) -> bool:
 
 @pytest.mark.parametrize("model", ZOO)
 def test_no_file_but_a_models_own_and_the_index_names_it(model: str) -> None:
-    own = {ROOT / "models" / "zoo" / f"{ZOO[model].module.replace('.', '/')}.py", Path(index.__file__)}
+    own = {ZOO_FOLDER / f"{ZOO[model].module.replace('.', '/')}.py", Path(index.__file__)}
     files = [file for folder in PRODUCT for file in (ROOT / folder).rglob("*.py") if file not in own]
     files = [file for file in files if IMPORTED not in file.parents]
-    assert len(files) > 400 and own < set((ROOT / "models" / "zoo").rglob("*.py"))
+    assert len(files) > 400 and own < set(ZOO_FOLDER.rglob("*.py"))
     assert not [file for file in files if naming(model, file.read_text(encoding="utf-8"))]
 
 

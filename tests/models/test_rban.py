@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from models.network import Answer
-from models.zoo.aspects.rban import Rban
-from models.zoo.disan.disan import SIDES
+from limelight_models.network import Answer
+from limelight_models.zoo.aspects.rban import Rban
+from limelight_models.zoo.disan.disan import SIDES
 from tests.kit import small
 from tests.models.test_zoo_padding import with_masks
 

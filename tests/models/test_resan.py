@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from models.network import Answer
-from models.zoo.disan.resan import SIDES, Resan
+from limelight_models.network import Answer
+from limelight_models.zoo.disan.resan import SIDES, Resan
 from tests.kit import small
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.tasks.generate import Generate
-from models.tasks.task import Batch
-from models.zoo.captioning.show_attend_tell import ShowAttendTell
+from limelight_models.tasks.generate import Generate
+from limelight_models.tasks.task import Batch
+from limelight_models.zoo.captioning.show_attend_tell import ShowAttendTell
 from tests.kit import examples, small
 
 

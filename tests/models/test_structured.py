@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from models.network import Answer
-from models.zoo.sentences.structured import StructuredEmbedding, redundancy
+from limelight_models.network import Answer
+from limelight_models.zoo.sentences.structured import StructuredEmbedding, redundancy
 from tests.kit import small
 from tests.oracles.cases import array
 from tests.oracles.zoo import both_ways, linear, relu, softmax

@@ -8,21 +8,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bundle.rows import Labels, Row
-from bundle.values import Pair, Text
-from models.cards.card import Card
-from models.data.dataset import Example
-from models.data.gold import Box, Gold, Span
-from models.network import Answer, Network
-from models.tasks.aspects import ClassifyTargets, opposed
-from models.tasks.classify import Classify
-from models.tasks.entities import Entities, entities
-from models.tasks.heads import Scores
-from models.tasks.regress import Regress
-from models.tasks.segment import Segment
-from models.tasks.spans import FindSpan
-from models.tasks.tag import Tag
-from models.tasks.task import Batch, Task
+from limelight_bundle.rows import Labels, Row
+from limelight_bundle.values import Pair, Text
+from limelight_models.cards.card import Card
+from limelight_models.data.dataset import Example
+from limelight_models.data.gold import Box, Gold, Span
+from limelight_models.network import Answer, Network
+from limelight_models.tasks.aspects import ClassifyTargets, opposed
+from limelight_models.tasks.classify import Classify
+from limelight_models.tasks.entities import Entities, entities
+from limelight_models.tasks.heads import Scores
+from limelight_models.tasks.regress import Regress
+from limelight_models.tasks.segment import Segment
+from limelight_models.tasks.spans import FindSpan
+from limelight_models.tasks.tag import Tag
+from limelight_models.tasks.task import Batch, Task
 
 NO_CARD: Card = None  # type: ignore[assignment]  # nothing of it is read
 

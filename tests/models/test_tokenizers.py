@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from bundle.detokenizing import Detokenizer
-from bundle.text import Encoder
-from models.data import tokenizers
+from limelight_bundle.detokenizing import Detokenizer
+from limelight_bundle.text import Encoder
+from limelight_models.data import tokenizers
 
 TEXTS = ["The cat sat on the mat.", "Où est le chat ? Là-bas, peut-être…", "12/03/1998"]
 MADE = {

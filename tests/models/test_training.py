@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bundle.preprocess import Preprocessor
-from bundle.reader import BundleFolder
-from bundle.v1 import bundle_pb2
-from bundle.values import Graph
-from bundle.wire import instance_from_wire, instance_to_wire
 from limelight.v1 import values_pb2
-from models.data import generated
-from models.data.dataset import DataError
-from models.training import session
-from models.training.batches import Batches
-from models.training.runs import load_run
-from models.training.settings import Settings
-from models.training.trainer import rate
-from models.zoo.index import recipe
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.values import Graph
+from limelight_bundle.wire import instance_from_wire, instance_to_wire
+from limelight_models.data import generated
+from limelight_models.data.dataset import DataError
+from limelight_models.training import session
+from limelight_models.training.batches import Batches
+from limelight_models.training.runs import load_run
+from limelight_models.training.settings import Settings
+from limelight_models.training.trainer import rate
+from limelight_models.zoo.index import recipe
 from tests.models.runs import losses, order, run
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -145,7 +145,7 @@ def test_no_more_examples_are_tensors_than_are_sorted_together(
     documents: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what was done before an interruption is not read again."""
-    monkeypatch.setattr("models.training.batches._BUCKET", 2)
+    monkeypatch.setattr("limelight_models.training.batches._BUCKET", 2)
     batches, read = batches_of(documents), []
     row = Preprocessor.row
     monkeypatch.setattr(Preprocessor, "row", lambda self, *a, **o: read.append(1) or row(self, *a, **o))

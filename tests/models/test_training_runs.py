@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.data.dataset import DataError
-from models.training.checkpoint import read_state
-from models.training.runs import RunError, load_run, read_run
-from models.training.stop import Interrupted, Stop
+from limelight_models.data.dataset import DataError
+from limelight_models.training.checkpoint import read_state
+from limelight_models.training.runs import RunError, load_run, read_run
+from limelight_models.training.stop import Interrupted, Stop
 from tests.models.runs import order, run
 
 pytestmark = pytest.mark.usefixtures("tiny")

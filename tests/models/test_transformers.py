@@ -5,12 +5,12 @@ import pytest
 import torch
 from entmax import entmax_bisect
 
-from models.attention import Context
-from models.blocks.halting import Halting
-from models.network import GeneratingNetwork
-from models.tasks.stepping import Stepping
-from models.zoo.transformer.encoder_decoder import EncoderDecoder
-from models.zoo.transformer.synthesizer import Synthesis
+from limelight_models.attention import Context
+from limelight_models.blocks.halting import Halting
+from limelight_models.network import GeneratingNetwork
+from limelight_models.tasks.stepping import Stepping
+from limelight_models.zoo.transformer.encoder_decoder import EncoderDecoder
+from limelight_models.zoo.transformer.synthesizer import Synthesis
 from tests.kit import small
 from tests.oracles.cases import Array, array
 from tests.oracles.zoo import linear, softmax

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from limelight.cli import installing
-from models.data import folder, rows
-from models.data.dataset import DataError, Dataset
-from models.data.understood import understood
+from limelight.base import installing
+from limelight_models.data import folder, rows
+from limelight_models.data.dataset import DataError, Dataset
+from limelight_models.data.understood import understood
 
 TEXTS = [(f"It was {word} on day {number}.", label) for number in range(20) for word, label in
          (("fine", "good"), ("dull", "bad"), ("grand", "good"))]  # fmt: skip

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from transformers import LxmertConfig, LxmertModel, VisualBertConfig, VisualBertModel
 from transformers.models.lxmert.modeling_lxmert import LxmertAttention, LxmertVisualAnswerHead
 
-from models.attention.queries.multi_head import MultiHead
-from models.blocks.transformer import AddAndNorm, PostNormLayer
-from models.zoo.co_attention.lxmert import Lxmert
-from models.zoo.co_attention.visualbert import VisualBert
-from models.zoo.co_attention.vqa import last_word
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.blocks.transformer import AddAndNorm, PostNormLayer
+from limelight_models.zoo.co_attention.lxmert import Lxmert
+from limelight_models.zoo.co_attention.visualbert import VisualBert
+from limelight_models.zoo.co_attention.vqa import last_word
 from tests.kit import small
 
 Pair = tuple[nn.Module, nn.Module]  # a part of transformers' model, and ours

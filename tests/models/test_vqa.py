@@ -10,15 +10,15 @@ import pytest
 import torch
 from PIL import Image as Picture
 
-from bundle.values import Text
-from models.data.canvas import captions
-from models.data.canvas.world import hands
-from models.data.dataset import Example
-from models.data.gold import Box, Gold, Span
-from models.training.recipe import Blueprint
-from models.zoo import vision_pretraining
-from models.zoo.co_attention.vqa import few_regions, frames_of
-from models.zoo.index import recipe
+from limelight_bundle.values import Text
+from limelight_models.data.canvas import captions
+from limelight_models.data.canvas.world import hands
+from limelight_models.data.dataset import Example
+from limelight_models.data.gold import Box, Gold, Span
+from limelight_models.training.recipe import Blueprint
+from limelight_models.zoo import vision_pretraining
+from limelight_models.zoo.co_attention.vqa import few_regions, frames_of
+from limelight_models.zoo.index import recipe
 from tests.models.runs import losses, order, run
 
 

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from bundle.checks.features import used_features
-from bundle.maps import WEIGHTS, bound_maps, canonical, cut, map_key, map_quantities, nested_mask_name
-from bundle.rows import Row
-from bundle.v1 import bundle_pb2
-from bundle.values import Text
-from export.interface import map_binding
-from models.cards.card import Card
-from models.network import GeneratingNetwork
+from limelight_bundle.checks.features import used_features
+from limelight_bundle.maps import WEIGHTS, bound_maps, canonical, cut, map_key, map_quantities, nested_mask_name
+from limelight_bundle.rows import Row
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.values import Text
+from limelight_export.interface import map_binding
+from limelight_models.cards.card import Card
+from limelight_models.network import GeneratingNetwork
 from tests.kit import small
 from tests.kit.small import NAMES, PUBLISHED
 

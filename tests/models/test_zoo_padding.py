@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.cards.card import Card
-from models.network import Answer, Network
-from models.zoo.disan.disan import SIDES
+from limelight_models.cards.card import Card
+from limelight_models.network import Answer, Network
+from limelight_models.zoo.disan.disan import SIDES
 from tests.kit import examples, small
 from tests.kit.small import NAMES, PUBLISHED
 

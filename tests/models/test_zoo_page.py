@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from models.zoo.index import ZOO, module, published, recipe
+from limelight_models.zoo.index import ZOO, module, published, recipe
 from studies.replication.papers import CLAIMS, Claim
 from tests.kit import small
 from tests.kit.small import NAMES
@@ -31,7 +31,7 @@ def test_a_variant_is_of_its_models_paper(name: str) -> None:
 
 
 def test_data_that_are_made_here_are_named_as_the_command_line_names_them() -> None:
-    assert made_here("rban") == {"aspect-questions": "models/data/aspects.py"}
+    assert made_here("rban") == {"aspect-questions": "models/limelight_models/data/aspects.py"}
     assert list(made_here("transformer")) == ["dates", "numbers", "reverse"]
 
 

@@ -7,25 +7,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from models.attention.features import ConcatProduct
-from models.attention.queries.multi_head import MultiHead
-from models.attention.score import ScaledDot
-from models.blocks.convolved import Parts
-from models.blocks.patches import cut
-from models.blocks.recurrent import BiGru, turning
-from models.blocks.transformer import AddAndNorm, EncoderLayer, PostNormLayer
-from models.blocks.two_way import TwoWay
-from models.network import GeneratingNetwork
-from models.tasks.generate import greedy
-from models.tasks.stepping import Stepping
-from models.zoo.co_attention.hiecoatt import GRAMS, Phrases
-from models.zoo.co_attention.mcan import GuidedLayer, Mcan
-from models.zoo.index import recipe
-from models.zoo.rnn_search.luong import Luong
-from models.zoo.rnn_search.rnn_search import RnnSearch
-from models.zoo.segmentation.attention_unet import Gate
-from models.zoo.transformer.encoder_decoder import DecoderLayer, EncoderDecoder
-from models.zoo.transformer.gpt import Block, Gpt
+from limelight_models.attention.features import ConcatProduct
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.score import ScaledDot
+from limelight_models.blocks.convolved import Parts
+from limelight_models.blocks.patches import cut
+from limelight_models.blocks.recurrent import BiGru, turning
+from limelight_models.blocks.transformer import AddAndNorm, EncoderLayer, PostNormLayer
+from limelight_models.blocks.two_way import TwoWay
+from limelight_models.network import GeneratingNetwork
+from limelight_models.tasks.generate import greedy
+from limelight_models.tasks.stepping import Stepping
+from limelight_models.zoo.co_attention.hiecoatt import GRAMS, Phrases
+from limelight_models.zoo.co_attention.mcan import GuidedLayer, Mcan
+from limelight_models.zoo.index import recipe
+from limelight_models.zoo.rnn_search.luong import Luong
+from limelight_models.zoo.rnn_search.rnn_search import RnnSearch
+from limelight_models.zoo.segmentation.attention_unet import Gate
+from limelight_models.zoo.transformer.encoder_decoder import DecoderLayer, EncoderDecoder
+from limelight_models.zoo.transformer.gpt import Block, Gpt
 from tests.kit import small
 
 VIT, GPT, TRANSFORMER, LUONG, BAHDANAU = map(small.config, ("vit", "gpt", "transformer", "luong", "bahdanau"))

@@ -12,8 +12,8 @@ from typing import Any
 
 from benchmarks.records import ROOT, read
 from limelight.v1 import model_pb2
-from models.data.generated import SETS
-from models.zoo.index import CONTROLS, ZOO, published, recipe, variants
+from limelight_models.data.generated import SETS
+from limelight_models.zoo.index import CONTROLS, ZOO, published, recipe, variants
 from studies.replication.papers import CLAIMS
 from studies.replication.runs import RECORD, TABLE
 from studies.replication.tables import written
@@ -82,7 +82,7 @@ def row(name: str) -> tuple[str, ...]:
         described.title,
         paper(described.citation),
         train(name),
-        f"[{file}](../models/zoo/{file})",
+        f"[{file}](../models/limelight_models/zoo/{file})",
         ", ".join(f"[{each}](../{file})" for each, file in made_here(name).items()),
         ", ".join(real_data(name)),
         ", ".join(dict.fromkeys(re.sub(r"\b\d+\b", "N", f"`{each.name}`") for each in described.maps)),

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from bundle.preprocess import Bounds
-from service.engine.hosted import HostedModel
-from service.engine.hosted import hosted as host
-from service.engine.opening import open_model
-from service.engine.runtime.providers import choose_provider
-from service.frontend.models import Model
-from service.observability.observer import NullObserver
-from service.settings import Settings
+from limelight_bundle.preprocess import Bounds
+from limelight_service.engine.hosted import HostedModel
+from limelight_service.engine.hosted import hosted as host
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime.providers import choose_provider
+from limelight_service.frontend.models import Model
+from limelight_service.observability.observer import NullObserver
+from limelight_service.settings import Settings
 from tests.kit import bundles
 
 ROOT = Path(__file__).parents[2]

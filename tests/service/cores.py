@@ -2,19 +2,19 @@
 
 from collections.abc import AsyncGenerator, Mapping
 
-from bundle.preprocess import Bounds
-from service.admission.memory import MemoryBudget
-from service.engine.hosted import HostedModel
-from service.engine.reduction import row_result
-from service.frontend.core import Core
-from service.frontend.models import Model, Models
-from service.ipc.boundary import GenerationEvent, InferenceRequest, RowResult, StreamEvent, WaitEstimate
-from service.ipc.client import ModelListener
-from service.observability.counters import Snapshot
-from service.observability.metrics import Metrics
-from service.repository.catalogue import State, VersionStatus
-from service.security.quotas import Quotas
-from service.settings import Settings
+from limelight_bundle.preprocess import Bounds
+from limelight_service.admission.memory import MemoryBudget
+from limelight_service.engine.hosted import HostedModel
+from limelight_service.engine.reduction import row_result
+from limelight_service.frontend.core import Core
+from limelight_service.frontend.models import Model, Models
+from limelight_service.ipc.boundary import GenerationEvent, InferenceRequest, RowResult, StreamEvent, WaitEstimate
+from limelight_service.ipc.client import ModelListener
+from limelight_service.observability.counters import Snapshot
+from limelight_service.observability.metrics import Metrics
+from limelight_service.repository.catalogue import State, VersionStatus
+from limelight_service.security.quotas import Quotas
+from limelight_service.settings import Settings
 from tests.service.engine.conftest import run_together
 
 

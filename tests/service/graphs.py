@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx.parser
 
-from service.engine import graphs
+from limelight_service.engine import graphs
 
 FOLDER = Path(graphs.__file__).parent
 TYPES = ("float", "double", "float16", "bool", "int8", "uint8", "int16", "int32", "int64")

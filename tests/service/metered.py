@@ -3,8 +3,8 @@
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.observability.exposition import SnapshotCollector
-from service.observability.metrics import Metrics
+from limelight_service.observability.exposition import SnapshotCollector
+from limelight_service.observability.metrics import Metrics
 
 
 def counted(*processes: Metrics) -> dict[str, float]:

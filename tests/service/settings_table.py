@@ -10,7 +10,7 @@ from typing import Any
 
 import tomli_w
 
-from service.settings import public_settings
+from limelight_service.settings import public_settings
 
 ROOT = Path(__file__).parents[2]
 SETTINGS, LIMITS = ROOT / "docs" / "serving.md", ROOT / "SECURITY.md"

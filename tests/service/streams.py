@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bundle.wire import to_array, to_tensor
 from limelight.v1 import attention_pb2, service_pb2
+from limelight_bundle.wire import to_array, to_tensor
 
 
 @dataclass

@@ -15,9 +15,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from bundle.errors import LimelightError
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
-from service.engine.runtime.sessions import Session
+from limelight_bundle.errors import LimelightError
+from limelight_service.engine.runtime.sessions import Session
 from tests.kit import bundles
 from tests.kit.processes import process, scrape, started
 from tests.kit.serving import Running, attend, eventually, free_port, generate, predict, refusal, serving, text

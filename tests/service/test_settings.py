@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.configuration import SettingsError, load_settings
-from service.platform import machine
-from service.settings import Group, Settings, public_settings
+from limelight_service.configuration import SettingsError, load_settings
+from limelight_service.platform import machine
+from limelight_service.settings import Group, Settings, public_settings
 from tests.service.settings_table import LIMITS, SETTINGS, with_limits, with_settings
 
 
@@ -164,7 +164,7 @@ def test_cores_and_memory_are_cut_to_what_the_control_group_allows(monkeypatch: 
 def test_memory_is_cut_to_the_limit_of_the_address_space() -> None:
     program = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); "
-        "from service.platform.machine import available_memory; print(available_memory())"
+        "from limelight_service.platform.machine import available_memory; print(available_memory())"
     )
     root = Path(__file__).parents[2]
     run = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from bundle.values import Sentences, Text
-from export.tracing.shared_trace import build_graphs_in_shared_traces
-from models.catalogue.registry import MECHANISMS
-from models.data import inference, recall, transductions
-from models.data.dataset import Dataset, Example
-from models.data.gold import Gold, Span
+from limelight_bundle.values import Sentences, Text
+from limelight_export.tracing.shared_trace import build_graphs_in_shared_traces
+from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.data import inference, recall, transductions
+from limelight_models.data.dataset import Dataset, Example
+from limelight_models.data.gold import Gold, Span
 from studies.mechanisms import __main__ as mechanisms
 from studies.mechanisms import jobs, latency, reading, run, tasks
 from studies.mechanisms.absent import ABSENT

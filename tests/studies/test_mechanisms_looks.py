@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from models.attention import Attention
-from models.attention.score import Additive, ScaledDot, Score
+from limelight_models.attention import Attention
+from limelight_models.attention.score import Additive, ScaledDot, Score
 from studies.mechanisms.looks import CHECKS, Agreement, normalised_entropy, shares
 from studies.mechanisms.permuted import permuted, shuffled
 from studies.mechanisms.start import entropy, equal_start, gain_for

@@ -4,12 +4,12 @@ import random
 
 import numpy as np
 
-from bundle.values import Text
 from limelight.labels import Grid, LabelSet, Region
-from models.data import numbers
-from models.data.dataset import Dataset, Example
-from models.data.gold import Box, Gold, Span
-from models.training.correctness import asked
+from limelight_bundle.values import Text
+from limelight_models.data import numbers
+from limelight_models.data.dataset import Dataset, Example
+from limelight_models.data.gold import Box, Gold, Span
+from limelight_models.training.correctness import asked
 from studies.unseen.examples import _coarse, axis, canvases, held_out_hand, printed_hand, sent, texts
 
 

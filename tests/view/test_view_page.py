@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from export.pipeline import export_model
 from limelight.cli import main
 from limelight.security import Security
+from limelight_export.pipeline import export_model
 from tests.kit import small
 from tests.kit.serving import eventually, free_port, serving
 from tests.view.conftest import LONG, Opened, page_of

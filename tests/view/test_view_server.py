@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import trustme
 
+from limelight.base.errors import InputError
 from limelight.cli import main
-from limelight.errors import InputError
 from limelight.security import Security
 from limelight.view.server import PageServer, page_files
 from limelight.view.upstream import upstream_at

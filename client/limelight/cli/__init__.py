@@ -1,7 +1,7 @@
 """The command line `limelight`.
 
 Other packages add commands through entry points in the group `limelight.commands`; each command is a function with
-typer annotations. A `CommandError` becomes one line of output and an exit status.
+typer annotations. A `limelight.base.commands.CommandError` becomes one line of output and an exit status.
 """
 
 import sys
@@ -10,20 +10,12 @@ from collections.abc import Sequence
 _NEEDS = {"typer", "rich", "click", "shellingham"}
 
 
-class CommandError(Exception):
-    """A command failed for a reason that the user can fix: one line, and an exit status (2 for wrong usage)."""
-
-    def __init__(self, message: str, *, status: int = 1) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return its exit status.
 
     Returns: 0 for success, 1 for a failure, 2 for wrong usage, 130 for Ctrl-C.
     """
-    from limelight.cli import streams
+    from limelight.base import streams
 
     streams.prepare()
     try:
@@ -31,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDS:
             raise
-        from limelight.cli import installing
+        from limelight.base import installing
 
         print(f"limelight: the command line needs {error.name}: {installing.client()}", file=sys.stderr)
         return 1

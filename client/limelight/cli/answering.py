@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from limelight.attended import Attended
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
+from limelight.base.errors import Error, InputError
+from limelight.base.streams import show_progress
 from limelight.cli.input_rows import instances, needed
-from limelight.cli.streams import show_progress
 from limelight.descriptions import Model
-from limelight.errors import Error, InputError
 from limelight.predictions import Prediction
 from limelight.v1 import values_pb2
 

@@ -6,9 +6,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from limelight.cli import CommandError, commands, completion, streams
-from limelight.suggestions import similar
-from limelight.version import version
+from limelight.base import streams
+from limelight.base.commands import CommandError
+from limelight.base.suggestions import similar
+from limelight.base.version import version
+from limelight.cli import commands, completion
 
 
 def run(arguments: list[str]) -> int:
@@ -131,7 +133,7 @@ def _describe(name: str | None, error: Exception) -> str | None:
         return None
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
-    from limelight.errors import Error, InputError
+    from limelight.base.errors import Error, InputError
 
     if isinstance(error, Error) and not isinstance(error, InputError):
         field = f"{error.field}: " if error.field and error.field not in error.message else ""

@@ -10,7 +10,9 @@ import typer
 from rich.console import Console
 
 from limelight.attended import Attended
-from limelight.cli import CommandError, as_json, options, streams
+from limelight.base import streams
+from limelight.base.commands import CommandError
+from limelight.cli import as_json, options
 from limelight.cli.answering import answer_file
 from limelight.cli.chat_options import Chat, System, write_as_chat
 from limelight.cli.connection import Connection, with_connection_options

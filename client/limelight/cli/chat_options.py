@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from limelight.base.commands import CommandError
 from limelight.chat import FORMATS, render_chat
-from limelight.cli import CommandError
 from limelight.descriptions import Model
 from limelight.v1 import values_pb2
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import Any
 
-from limelight.cli import CommandError, installing
+from limelight.base import installing
+from limelight.base.commands import CommandError
 
 GROUP = "limelight.commands"
 

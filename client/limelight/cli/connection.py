@@ -12,22 +12,22 @@ from typing import Annotated, Any
 
 import typer
 
-from limelight.cli import CommandError
+from limelight.base.addresses import DEFAULT_TARGET, HOST, PORT, TARGET, server_of
+from limelight.base.commands import CommandError
+from limelight.base.errors import Unavailable
+from limelight.base.strings import decode_utf8
 from limelight.client import Client
-from limelight.errors import Unavailable
 from limelight.security import SecurityOptions
-from limelight.strings import decode_utf8
-from limelight.transport import DEFAULT_TARGET, DEFAULT_TIMEOUT
+from limelight.transport import DEFAULT_TIMEOUT
 
 _TOKEN, _TOKEN_FILE = "LIMELIGHT_TOKEN", "LIMELIGHT_TOKEN_FILE"
-_TARGET, _HOST, _PORT = "LIMELIGHT_TARGET", "LIMELIGHT_HOST", "LIMELIGHT_PORT"
 
 Target = Annotated[
     str | None,
     typer.Option(
         "--target",
         metavar="HOST:PORT",
-        help=f"The server. [env var: {_TARGET}, or {_HOST} and {_PORT}, as `limelight serve` reads them; "
+        help=f"The server. [env var: {TARGET}, or {HOST} and {PORT}, as `limelight serve` reads them; "
         f"default: {DEFAULT_TARGET}]",
     ),
 ]
@@ -163,26 +163,3 @@ def _connection(
         ca=ca, cert=cert, key=key, tls=tls, server_name=server_name, token=token, insecure=insecure
     )
     return Connection(target or server_of(os.environ), timeout, security)
-
-
-def server_of(environment: Mapping[str, str]) -> str:
-    """Return the target that the environment names, or the default target.
-
-    LIMELIGHT_TARGET has precedence, then the address on which a server with these variables listens, so that a
-    container's health check reaches the server in the container. Empty variables are ignored.
-
-    Raises:
-        CommandError: the port is invalid.
-    """
-    if target := environment.get(_TARGET, "").strip():
-        return target
-    default_host, _, default_port = DEFAULT_TARGET.rpartition(":")
-    host = environment.get(_HOST, "").strip().strip("[]") or default_host
-    # A server that listens on every address also listens on loopback.
-    host = {"0.0.0.0": default_host, "::": "::1"}.get(host, host)
-    port = environment.get(_PORT, "").strip() or default_port
-    if "://" in port:  # Kubernetes sets this for a Service named limelight
-        port = default_port
-    if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-        raise CommandError(f"{_PORT} is {port!r}, which is not a valid port", status=2)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -6,7 +6,9 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from limelight.cli import CommandError, as_json, options, streams
+from limelight.base import streams
+from limelight.base.commands import CommandError
+from limelight.cli import as_json, options
 from limelight.cli.chat_options import Chat, System, write_as_chat
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.inputs import read_instance

@@ -13,7 +13,7 @@ A repeated name is the union of its places.
 import re
 from collections.abc import Sequence
 
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
 from limelight.groups import Grouping, Member, TextSpan
 
 _SPAN = re.compile(r"(?:(?P<part>first|second|\d+):)?(?P<start>\d+):(?P<end>\d+)")

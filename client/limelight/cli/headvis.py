@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from limelight.cli import CommandError, options
+from limelight.base.commands import CommandError
+from limelight.base.errors import InputError
+from limelight.cli import options
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.input_rows import instances
-from limelight.errors import InputError
 from limelight.headvis import write
 
 File = Annotated[

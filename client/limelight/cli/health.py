@@ -1,6 +1,6 @@
 """`limelight health`, for container health checks, orchestrators and scripts."""
 
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
 from limelight.cli.connection import Connection, with_connection_options
 
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
+from limelight.base.errors import InputError
+from limelight.base.optional import package
+from limelight.base.strings import quote
+from limelight.base.values import Audio, Document, Image, Input, Pair, to_instance
 from limelight.cli.inputs import as_array, as_graph
 from limelight.descriptions import InputInfo, Model
-from limelight.errors import InputError
-from limelight.optional import package
-from limelight.strings import quote
 from limelight.v1 import values_pb2
-from limelight.values import Audio, Document, Image, Input, Pair, to_instance
 
 Row: TypeAlias = tuple[int, Any]
 """Number of the line, from 1 (of a Parquet file: of the row), and its values by name, or an InputError."""

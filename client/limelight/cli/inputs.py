@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
+from limelight.base.strings import decode_utf8, quote
+from limelight.base.suggestions import similar
+from limelight.base.values import Audio, Graph, Image, Input, Pair, to_instance
 from limelight.descriptions import InputInfo, Model
-from limelight.strings import decode_utf8, quote
-from limelight.suggestions import similar
 from limelight.v1 import values_pb2
-from limelight.values import Audio, Graph, Image, Input, Pair, to_instance
 
 _FILES = ("image", "audio")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
 from limelight.interventions import Intervention, replace, scale_heads
 
 

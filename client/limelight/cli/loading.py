@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
 from limelight.cli.connection import Connection, with_connection_options
 
 Name = Annotated[str, typer.Argument(metavar="MODEL", help="Name of the model.")]

@@ -6,7 +6,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from limelight.cli import as_json, options, server_names, streams
+from limelight.base import streams
+from limelight.cli import as_json, options, server_names
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.descriptions import Model, ModelStatus
 from limelight.printing import printable

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from limelight.cli import CommandError, server_names
+from limelight.base.commands import CommandError
+from limelight.cli import server_names
 
 
 class Reduce(StrEnum):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageOps, UnidentifiedImageError
 
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
 from limelight.cli.colours import FAINT, colour, text_colour
 from limelight.cli.drawing import INK, PAPER, QUIET, Font, load_font, wrap_text
 from limelight.cli.render_terminal import caption

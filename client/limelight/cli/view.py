@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from limelight.cli import CommandError, streams
+from limelight.base import streams
+from limelight.base.commands import CommandError
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.security import Security
 from limelight.view.export import export
@@ -82,6 +83,13 @@ def view(
             # A browser that starts slowly does not delay the page.
             threading.Thread(target=webbrowser.open, args=[server.address], daemon=True).start()
         server.serve_forever()
+
+
+def serve_page(address: str, *, timeout: float) -> str:
+    """Serve the page of an HTTP port of this machine beside this program, until its end; return the page's address."""
+    page = open_page(upstream_at(address, Security(), timeout=timeout))
+    threading.Thread(target=page.serve_forever, name="page", daemon=True).start()
+    return page.address
 
 
 def open_page(upstream: Upstream, *, host: str = "127.0.0.1", port: int | None = None) -> PageServer:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from limelight.attended import Attended
+from limelight.base.errors import Error
 from limelight.client import Client
 from limelight.descriptions import Model
-from limelight.errors import Error
 from limelight.evaluation.replies import Reply, read_reply
 from limelight.interventions import Intervention, with_interventions
 from limelight.v1 import values_pb2

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from limelight.base.errors import Internal
 from limelight.descriptions import Model
-from limelight.errors import Internal
 from limelight.predictions import Classification, Prediction
 
 COMPARED = ("classification", "generation", "spans")

@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from limelight.base.errors import InputError
+from limelight.base.strings import word_spans
 from limelight.descriptions import Model
-from limelight.errors import InputError
 from limelight.labels import LabelSet
 from limelight.v1 import values_pb2
 
@@ -112,16 +113,6 @@ def _text(value: values_pb2.Value, name: str) -> str:
         case "document":
             return value.document.text
     return value.text
-
-
-def word_spans(text: str) -> list[tuple[int, int]]:
-    """Return start and end of the words that white space parts."""
-    spans, end = [], 0
-    for word in text.split():
-        start = text.index(word, end)
-        end = start + len(word)
-        spans.append((start, end))
-    return spans
 
 
 def covered(labels: LabelSet, places: Sequence[Place]) -> NDArray[np.bool_]:

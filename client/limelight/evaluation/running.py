@@ -8,9 +8,10 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
+from limelight.base.errors import Error
+from limelight.base.version import version
 from limelight.client import Client
 from limelight.descriptions import Model
-from limelight.errors import Error
 from limelight.evaluation.asking import Asking
 from limelight.evaluation.measures import ALL
 from limelight.evaluation.measures.measure import Measure, Seen, Setting, Work
@@ -19,7 +20,6 @@ from limelight.evaluation.report import Failure, Report, Section
 from limelight.evaluation.rows import Row
 from limelight.evaluation.samples import Curve, Figure, Samples, defined
 from limelight.figures import parent_maps
-from limelight.version import version
 
 ROWS = 16  # whose maps are in memory
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from limelight.errors import Internal
+from limelight.base.errors import Internal
 from limelight.files import file_name, write_file
 from limelight.view.server import page_files
 from limelight.view.upstream import Upstream, read_error, read_whole

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import grpc
 
-from limelight.errors import Error, InputError
+from limelight.base.errors import Error, InputError
 from limelight.printing import printable
 from limelight.security import Security
 

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limelight.attended import Attended
+from limelight.base.optional import package
+from limelight.base.values import Image
 from limelight.labels import Grid, LabelSet
 from limelight.maps import AttentionMap, find
-from limelight.optional import package
 from limelight.predictions import Boxes, Prediction
 from limelight.records import json_types
-from limelight.values import Image
 
 _ENTRY = "widget.js"
 # Messages between a kernel and a notebook are kept below about 10 MB.

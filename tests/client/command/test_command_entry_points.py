@@ -12,8 +12,9 @@ from typing import Annotated
 import pytest
 import typer
 
-from limelight import cli
-from limelight.cli import commands, installing
+from limelight.base import installing
+from limelight.base.commands import CommandError
+from limelight.cli import commands
 from tests.client.command.people import Run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,7 +31,7 @@ def entry_points(monkeypatch: pytest.MonkeyPatch) -> dict[str, metadata.EntryPoi
 def greet(name: Annotated[str, typer.Argument()], loud: Annotated[bool, typer.Option("--loud")] = False) -> None:
     """Greet somebody."""
     if name == "nobody":
-        raise cli.CommandError("there is nobody", status=3)
+        raise CommandError("there is nobody", status=3)
     if name == "numpy":
         raise ModuleNotFoundError("No module named 'tensorcore'", name="tensorcore")
     print(f"hello {name.upper() if loud else name}")
@@ -71,12 +72,14 @@ def test_what_is_missing_is_installed_into_the_environment_that_runs(monkeypatch
     assert installing.extra("train") == "run 'make dev'"
     monkeypatch.setattr(sys, "prefix", "/somewhere/else")
     assert installing.extra("train") == shlex.join(
-        [sys.executable, "-m", "pip", "install", "--editable", f"{tmp_path}[train]"]
+        [sys.executable, "-m", "pip", "install", "--editable", f"{tmp_path}/client", "--editable", f"{tmp_path}[train]"]
     )
     monkeypatch.setattr(installing, "_CHECKOUT", tmp_path / "none")
     assert installing.extra("train") == f"{sys.executable} -m pip install 'limelight[train]'"
     monkeypatch.setattr(installing, "_is_installed", lambda _: False)
-    assert installing.extra("serve") == f"in a checkout of Limelight, {sys.executable} -m pip install '.[serve]'"
+    assert installing.extra("serve") == (
+        f"in a checkout of Limelight, {sys.executable} -m pip install ./client '.[serve]'"
+    )
     assert installing.client() == f"in a checkout of Limelight, {sys.executable} -m pip install './client[cli]'"
     assert "\ndev:" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
@@ -88,7 +91,7 @@ def test_what_messages_say_to_install_is_there_to_be_installed():
     assert named <= set(application["optional-dependencies"])
     client = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert "cli" in client["optional-dependencies"]
-    for package in ("client/limelight", "bundle", "models", "export", "service"):
+    for package in ("client", "bundle", "models", "export", "service"):
         for path in (ROOT / package).rglob("*.py"):
             text = path.read_text(encoding="utf-8")
             wrong = re.findall(r"(?:install|needs:?) '?limelight(?:-client)?\[", text)
@@ -100,7 +103,8 @@ def test_help_names_every_command_and_imports_none():
 import sys
 from limelight.cli import main
 status = main(["--help"])
-heavy = {"torch", "onnxruntime", "onnx", "grpc", "numpy", "service", "models", "export"} & set(sys.modules)
+heavy = {"torch", "onnxruntime", "onnx", "grpc", "numpy"} & set(sys.modules)
+heavy |= {each for each in sys.modules if each.startswith("limelight_")}
 sys.exit(f"imported {heavy}" if heavy else status)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from limelight.tensors import to_array
+from limelight.base.tensors import to_array
 from tests.client import served
 from tests.client.command.people import Run
 from tests.client.served import DOCUMENT

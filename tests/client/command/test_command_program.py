@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from limelight.cli.program import command_line, program
+from limelight.base.program import command_line, program
 
 
 def test_a_program_on_the_path_is_its_name_and_another_its_path(

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 
 import limelight
+from limelight.base.tensors import to_tensor
+from limelight.base.values import to_instance
 from limelight.cli.render_terminal import plain as plain_text
 from limelight.figures import figures, lines_of
 from limelight.labels import LabelSet, plain, read_label_sets
 from limelight.maps import AttentionMap, Edges, read_map
-from limelight.tensors import to_tensor
 from limelight.v1 import attention_pb2, values_pb2
-from limelight.values import to_instance
 
 
 def message(name: str, weights: np.ndarray, **fields: Any) -> attention_pb2.AttentionMap:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
 from limelight.cli.connection import server_of
 from tests.client.command.people import COMMAND, Run
 from tests.kit.forwarder import Forwarder

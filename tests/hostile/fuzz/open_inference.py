@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 from google.protobuf.message import Message
 
-from bundle.wire import to_array
 from limelight.v1 import model_pb2, values_pb2
-from service.codecs.oip import open_inference_pb2 as pb
+from limelight_bundle.wire import to_array
+from limelight_service.codecs.oip import open_inference_pb2 as pb
 from tests.service.open_inference.calls import TYPES, infer_request, strings
 
 INFERENCE = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name

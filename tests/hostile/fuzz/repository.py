@@ -13,7 +13,7 @@ def write_repository(folder: Path, *, versions: int = 1) -> Path:
     """Write a repository; gives the folder. versions: of each small model, all the same."""
     import torch  # for one model: nothing else here needs it
 
-    from export.pipeline import export_model
+    from limelight_export.pipeline import export_model
     from tests.kit import tiny
 
     torch.manual_seed(0)

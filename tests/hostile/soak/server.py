@@ -15,9 +15,9 @@ from typing import Any
 import grpc
 
 from limelight.v1 import admin_pb2, service_pb2, values_pb2
-from service.command import print_address, run
-from service.configuration import load_settings
-from service.supervisor.served import Served
+from limelight_service.command import print_address, run
+from limelight_service.configuration import load_settings
+from limelight_service.supervisor.served import Served
 
 logger = logging.getLogger(__name__)
 _kept: set[asyncio.Task[Any]] = set()

@@ -10,8 +10,8 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from export.importing.huggingface.importer import read_model
-from models.cards.card import TrainedModel
+from limelight_export.importing.huggingface.importer import read_model
+from limelight_models.cards.card import TrainedModel
 
 TOKENS = 128  # the most of a sequence; with four heads its maps are large enough to be optional
 HEADS = 4

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from export.importing.huggingface.chat_template import describe_template
-from export.importing.huggingface.checkpoint import Checkpoint
 from limelight import InputError, render_chat
 from limelight.chat import FORMATS
+from limelight_export.importing.huggingface.chat_template import describe_template
+from limelight_export.importing.huggingface.checkpoint import Checkpoint
 
 _SIMPLE = (
     "{%% for message in messages %%}{{ '%s' + message['role'] + '%s' + message['content']%s + '%s' }}{%% endfor %%}"

@@ -15,12 +15,12 @@ from tokenizers import Tokenizer, processors
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 import limelight
-from bundle.values import Image, Text
-from export.errors import CheckpointError
-from export.importing.huggingface.architectures import ARCHITECTURES
-from export.importing.huggingface.architectures.clip import TwoTowerArchitecture
-from export.importing.huggingface.importer import import_checkpoint, read_model
-from export.importing.huggingface.tasks.task import ImportOptions
+from limelight_bundle.values import Image, Text
+from limelight_export.errors import CheckpointError
+from limelight_export.importing.huggingface.architectures import ARCHITECTURES
+from limelight_export.importing.huggingface.architectures.clip import TwoTowerArchitecture
+from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
+from limelight_export.importing.huggingface.tasks.task import ImportOptions
 from tests.importing.huggingface.checkpoints import change_config, write_json
 from tests.importing.huggingface.decoders import BEGIN, VOCABULARY, tokenizer
 from tests.importing.huggingface.test_vision import picture

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from bundle.values import Text
-from export.errors import CheckpointError, ExportError
-from export.importing.huggingface import decoder_attention
-from export.importing.huggingface.imported_decoder import ImportedDecoder, output_map, prompt_map
-from export.importing.huggingface.importer import read_model
-from export.importing.huggingface.tasks.task import ImportOptions
+from limelight_bundle.values import Text
+from limelight_export.errors import CheckpointError, ExportError
+from limelight_export.importing.huggingface import decoder_attention
+from limelight_export.importing.huggingface.imported_decoder import ImportedDecoder, output_map, prompt_map
+from limelight_export.importing.huggingface.importer import read_model
+from limelight_export.importing.huggingface.tasks.task import ImportOptions
 from tests.importing.huggingface.checkpoints import Read, change_config, reader, write_json
 from tests.importing.huggingface.decoders import DECODERS, END, VOCABULARY
 

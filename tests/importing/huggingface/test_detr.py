@@ -14,11 +14,11 @@ from PIL import Image as Pillow
 from transformers.models.detr.image_processing_pil_detr import DetrImageProcessorPil
 
 import limelight
-from bundle.values import Image
-from export.errors import CheckpointError
-from export.importing.huggingface.importer import import_checkpoint, read_model
-from export.importing.huggingface.tasks.task import ImportOptions
 from limelight.cli import main
+from limelight_bundle.values import Image
+from limelight_export.errors import CheckpointError
+from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
+from limelight_export.importing.huggingface.tasks.task import ImportOptions
 from tests.importing.huggingface.checkpoints import change_config, write_json
 from tests.importing.huggingface.test_vision import picture
 from tests.importing.huggingface.test_vision import write as write_vision

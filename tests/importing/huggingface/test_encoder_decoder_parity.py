@@ -11,11 +11,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM
 
-from export.errors import CheckpointError, ExportError
-from export.importing.huggingface import decoder_attention
-from export.importing.huggingface.imported_decoder import output_map
-from export.importing.huggingface.imported_encoder_decoder import ImportedEncoderDecoder, cross_map, source_map
-from export.importing.huggingface.importer import read_model
+from limelight_export.errors import CheckpointError, ExportError
+from limelight_export.importing.huggingface import decoder_attention
+from limelight_export.importing.huggingface.imported_decoder import output_map
+from limelight_export.importing.huggingface.imported_encoder_decoder import (
+    ImportedEncoderDecoder,
+    cross_map,
+    source_map,
+)
+from limelight_export.importing.huggingface.importer import read_model
 from tests.importing.huggingface.checkpoints import Read, change_config, reader, write_json
 from tests.importing.huggingface.decoders import VOCABULARY
 from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS

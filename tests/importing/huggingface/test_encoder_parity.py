@@ -9,13 +9,13 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from bundle.tolerance import Tolerances, default_tolerances
-from bundle.values import Array
-from export.execution.onnx_runner import GraphSession
-from export.execution.pytorch_runner import copy_for_export
-from export.exported_graph import ExportedGraph
-from export.importing.huggingface.importer import read_model
-from export.tracing.build import build_graphs
+from limelight_bundle.tolerance import Tolerances, default_tolerances
+from limelight_bundle.values import Array
+from limelight_export.execution.onnx_runner import GraphSession
+from limelight_export.execution.pytorch_runner import copy_for_export
+from limelight_export.exported_graph import ExportedGraph
+from limelight_export.importing.huggingface.importer import read_model
+from limelight_export.tracing.build import build_graphs
 from tests.importing.huggingface.checkpoints import HEADS, TOKENS
 from tests.importing.huggingface.encoders import ENCODERS
 

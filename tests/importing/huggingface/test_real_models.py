@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import limelight
-from export.errors import CheckpointError
-from export.importing.huggingface.convert_weights import convert_weights
-from export.importing.huggingface.importer import import_checkpoint
-from export.importing.huggingface.tasks.task import ImportOptions
 from limelight.cli import main
+from limelight_export.errors import CheckpointError
+from limelight_export.importing.huggingface.convert_weights import convert_weights
+from limelight_export.importing.huggingface.importer import import_checkpoint
+from limelight_export.importing.huggingface.tasks.task import ImportOptions
 from tests.importing.huggingface.packages import fetched, unpacked
 from tests.kit.serving import serving
 

@@ -13,13 +13,13 @@ import transformers
 from safetensors.torch import load_file
 from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
 
-from bundle.tokenizer_files import load_tokenizer
-from export.errors import CheckpointError
-from export.importing.huggingface.architectures import ARCHITECTURES
-from export.importing.huggingface.checkpoint import read_checkpoint
-from export.importing.huggingface.convert_weights import convert_weights
-from export.importing.huggingface.importer import read_model
-from export.importing.huggingface.tasks.task import ImportOptions
+from limelight_bundle.tokenizer_files import load_tokenizer
+from limelight_export.errors import CheckpointError
+from limelight_export.importing.huggingface.architectures import ARCHITECTURES
+from limelight_export.importing.huggingface.checkpoint import read_checkpoint
+from limelight_export.importing.huggingface.convert_weights import convert_weights
+from limelight_export.importing.huggingface.importer import read_model
+from limelight_export.importing.huggingface.tasks.task import ImportOptions
 from tests.importing.huggingface.checkpoints import change_config, stated_pooling, tokenizer, write_json
 from tests.importing.huggingface.decoders import DECODERS
 from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import limelight
-from bundle.reader import read_bundle
-from export.importing.huggingface.importer import import_checkpoint
 from limelight import Attention, Generation
+from limelight_bundle.reader import read_bundle
+from limelight_export.importing.huggingface.importer import import_checkpoint
 from tests.importing.huggingface.checkpoints import write_json
 from tests.importing.huggingface.decoders import BEGIN, DECODERS, END, TEXT
 from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS

@@ -12,10 +12,10 @@ import transformers
 from tokenizers import Tokenizer
 
 import limelight
-from export.importing.huggingface.importer import import_checkpoint, read_model
-from export.importing.huggingface.tasks.task import ImportOptions
 from limelight.cli import main
 from limelight.cli.predict import lines
+from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
+from limelight_export.importing.huggingface.tasks.task import ImportOptions
 from tests.importing.huggingface.checkpoints import change_config, sizes, stated_pooling, write_checkpoint, write_json
 from tests.importing.huggingface.encoders import ENCODERS
 from tests.kit.serving import serving
@@ -215,7 +215,7 @@ def test_each_mask_gets_the_words_that_fit(client: limelight.Client, folders: di
 def test_the_kind_of_classification_follows_the_configuration(
     tmp_path: Path, fields: dict[str, Any], task: str, kind: str
 ) -> None:
-    from limelight.enums import name_of
+    from limelight.base.enums import name_of
     from limelight.v1 import model_pb2
 
     description = read_model(ENCODERS["bert"].write(tmp_path / "small", **fields)).card.description

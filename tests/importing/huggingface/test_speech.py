@@ -17,24 +17,24 @@ from tokenizers import Tokenizer
 from transformers.models.whisper import generation_whisper
 
 import limelight
-from bundle.tolerance import output_scale
-from bundle.values import Array, Audio
-from export.conversion.precision import Precision
-from export.errors import CheckpointError, ExportError
-from export.execution.generation import run_generation
-from export.execution.pytorch_runner import PyTorchGenerationRunner
-from export.importing.huggingface.architectures import ARCHITECTURES
-from export.importing.huggingface.imported_speech import ImportedSpeech
-from export.importing.huggingface.importer import import_checkpoint, read_model
-from export.importing.huggingface.tasks.task import ImportOptions
-from export.verification.comparison import Comparison
-from export.verification.fitted_tolerances import FittingComparison
-from export.writing.samples import example_rows
 from limelight import Generation
 from limelight.cli import main
 from limelight.speech import warp
-from models.cards.results import NEVER
-from models.network import StepAnswer
+from limelight_bundle.tolerance import output_scale
+from limelight_bundle.values import Array, Audio
+from limelight_export.conversion.precision import Precision
+from limelight_export.errors import CheckpointError, ExportError
+from limelight_export.execution.generation import run_generation
+from limelight_export.execution.pytorch_runner import PyTorchGenerationRunner
+from limelight_export.importing.huggingface.architectures import ARCHITECTURES
+from limelight_export.importing.huggingface.imported_speech import ImportedSpeech
+from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
+from limelight_export.importing.huggingface.tasks.task import ImportOptions
+from limelight_export.verification.comparison import Comparison
+from limelight_export.verification.fitted_tolerances import FittingComparison
+from limelight_export.writing.samples import example_rows
+from limelight_models.cards.results import NEVER
+from limelight_models.network import StepAnswer
 from tests.bundle.recordings import RATE, tones, wav
 from tests.importing.huggingface.checkpoints import change_config, write_json
 from tests.importing.huggingface.decoders import END, VOCABULARY, tokenizer

@@ -9,12 +9,12 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from export.errors import CheckpointError
-from export.execution.pytorch_runner import run_model
-from export.importing.huggingface.convert_weights import convert_weights
-from export.importing.huggingface.importer import import_checkpoint, read_model
-from export.importing.huggingface.tasks.task import ImportOptions
-from export.writing.samples import example_rows
+from limelight_export.errors import CheckpointError
+from limelight_export.execution.pytorch_runner import run_model
+from limelight_export.importing.huggingface.convert_weights import convert_weights
+from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
+from limelight_export.importing.huggingface.tasks.task import ImportOptions
+from limelight_export.writing.samples import example_rows
 from tests.importing.huggingface.checkpoints import sizes, stated_pooling, write_checkpoint, write_json
 from tests.importing.huggingface.decoders import DECODERS
 from tests.importing.huggingface.encoders import ENCODERS

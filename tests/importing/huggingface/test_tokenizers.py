@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from transformers.convert_slow_tokenizer import import_protobuf
 
-from bundle.text import Encoder
-from bundle.tokenizer_files import load_tokenizer
-from bundle.values import Text
-from export.errors import CheckpointError
-from export.importing.huggingface.checkpoint import read_checkpoint
-from export.importing.huggingface.importer import read_model
-from export.importing.huggingface.text import OUTPUT_TOKENIZER
-from export.importing.huggingface.tokenizer_conversion import with_tokenizer
-from models.cards.card import TrainedModel
+from limelight_bundle.text import Encoder
+from limelight_bundle.tokenizer_files import load_tokenizer
+from limelight_bundle.values import Text
+from limelight_export.errors import CheckpointError
+from limelight_export.importing.huggingface.checkpoint import read_checkpoint
+from limelight_export.importing.huggingface.importer import read_model
+from limelight_export.importing.huggingface.text import OUTPUT_TOKENIZER
+from limelight_export.importing.huggingface.tokenizer_conversion import with_tokenizer
+from limelight_models.cards.card import TrainedModel
 from tests.importing.huggingface.checkpoints import write_json
 from tests.importing.huggingface.decoders import DECODERS
 from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS

@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, BertConfig, BertModel
 
-from bundle.reader import BundleFolder
-from export.errors import ExportError
-from export.execution.pytorch_runner import PyTorchReference, copy_for_export
-from export.importing.huggingface import attention, module_attention
-from export.importing.huggingface.attention import run_with_maps
-from export.importing.huggingface.importer import import_checkpoint, read_model
-from export.surgery.fused_attention import is_fused
-from export.tracing.build import build_graphs
-from export.verification.verify import verify
-from models.attention.export_markers import marked_attention, marking
-from models.cards.card import TrainedModel
-from models.network import Answer, Network
+from limelight_bundle.reader import BundleFolder
+from limelight_export.errors import ExportError
+from limelight_export.execution.pytorch_runner import PyTorchReference, copy_for_export
+from limelight_export.importing.huggingface import attention, module_attention
+from limelight_export.importing.huggingface.attention import run_with_maps
+from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
+from limelight_export.surgery.fused_attention import is_fused
+from limelight_export.tracing.build import build_graphs
+from limelight_export.verification.verify import verify
+from limelight_models.attention.export_markers import marked_attention, marking
+from limelight_models.cards.card import TrainedModel
+from limelight_models.network import Answer, Network
 from tests.importing.huggingface.checkpoints import HEADS, TOKENS, sizes
 from tests.importing.huggingface.encoders import ENCODERS
 

@@ -12,9 +12,9 @@ import transformers
 from PIL import Image as Pillow
 
 import limelight
-from bundle.values import Array, Image
-from export.errors import CheckpointError
-from export.importing.huggingface.importer import import_checkpoint, read_model
+from limelight_bundle.values import Array, Image
+from limelight_export.errors import CheckpointError
+from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
 from tests.importing.huggingface.checkpoints import change_config, write_json
 from tests.kit.serving import serving
 

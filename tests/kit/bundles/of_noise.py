@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bundle.reader import BundleFolder
-from bundle.samples import Sample
-from bundle.values import TensorValue
 from limelight.v1 import model_pb2 as mpb
 from limelight.v1 import values_pb2 as vpb
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.samples import Sample
+from limelight_bundle.values import TensorValue
 from tests.kit.bundles import parts
 from tests.kit.bundles.parts import MOST_TOKENS
 

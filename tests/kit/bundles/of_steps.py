@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from bundle.maps import MapWeights
-from bundle.reader import BundleFolder
-from bundle.samples import Sample
-from bundle.v1 import bundle_pb2 as bpb
-from bundle.values import Array, TensorValue, Text
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
 from limelight.v1 import values_pb2 as vpb
+from limelight_bundle.maps import MapWeights
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.samples import Sample
+from limelight_bundle.v1 import bundle_pb2 as bpb
+from limelight_bundle.values import Array, TensorValue, Text
 from tests.kit.bundles import parts
 from tests.kit.bundles.parts import (
     BEGIN,

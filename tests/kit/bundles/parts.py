@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 from onnx import numpy_helper, parser
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from bundle.attention_signals import references
-from bundle.names import BUNDLE_FILE
-from bundle.preprocess import Preprocessor
-from bundle.reader import BundleFolder
-from bundle.rows import Row
-from bundle.samples import Sample, read_samples, samples_file
-from bundle.tolerance import default_tolerances
-from bundle.v1 import bundle_pb2 as bpb
-from bundle.values import Array, Instance, TensorValue
-from bundle.wire import instance_from_wire, instance_to_wire
-from bundle.writer import write_bundle
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
 from limelight.v1 import values_pb2 as vpb
+from limelight_bundle.attention_signals import references
+from limelight_bundle.names import BUNDLE_FILE
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.rows import Row
+from limelight_bundle.samples import Sample, read_samples, samples_file
+from limelight_bundle.tolerance import default_tolerances
+from limelight_bundle.v1 import bundle_pb2 as bpb
+from limelight_bundle.values import Array, Instance, TensorValue
+from limelight_bundle.wire import instance_from_wire, instance_to_wire
+from limelight_bundle.writer import write_bundle
 
 WORDS = ("[PAD]", "[UNK]", "[BEGIN]", "[END]", "the", "cat", "sat", "on", "a", "mat", ".", "dog", "ran", "far")
 

@@ -1,1 +1,1 @@
-"""A family of models that is nowhere but here: as if it were in `models/zoo`."""
+"""A family of models that is nowhere but here: as if it were in `models/limelight_models/zoo`."""

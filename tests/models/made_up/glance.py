@@ -4,22 +4,22 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from models.attention import Attention
-from models.attention.queries.pool import SelfAttentivePool
-from models.attention.score import SelfAttentive
-from models.cards.card import Card
-from models.cards.describe import describe
-from models.cards.inputs import TextInput
-from models.cards.labels import one
-from models.cards.maps import Attends, maps_of
-from models.cards.results import Classes
-from models.cards.taxonomy import Citation, Taxonomy
-from models.data import docstrings, rows
-from models.network import Answer, Network
-from models.tasks.classify import Classify
-from models.training.prepared import of_texts
-from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings, tiny
+from limelight_models.attention import Attention
+from limelight_models.attention.queries.pool import SelfAttentivePool
+from limelight_models.attention.score import SelfAttentive
+from limelight_models.cards.card import Card
+from limelight_models.cards.describe import describe
+from limelight_models.cards.inputs import TextInput
+from limelight_models.cards.labels import one
+from limelight_models.cards.maps import Attends, maps_of
+from limelight_models.cards.results import Classes
+from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.data import docstrings, rows
+from limelight_models.network import Answer, Network
+from limelight_models.tasks.classify import Classify
+from limelight_models.training.prepared import of_texts
+from limelight_models.training.recipe import Blueprint, Recipe
+from limelight_models.training.settings import Preset, Settings, tiny
 
 
 @dataclass(frozen=True, kw_only=True)

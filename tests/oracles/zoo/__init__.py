@@ -1,7 +1,8 @@
 """Published models written once more from their papers, in NumPy with plain loops, an instance at a time.
 
-A file is called as the model's file in `models/zoo`; its function `answer` takes the network, for its parameters alone,
-and the tensors of one instance without batch axis and padding, and gives every output and map by name.
+A file is called as the model's file in `models/limelight_models/zoo`; its function `answer` takes the network, for its
+parameters alone, and the tensors of one instance without batch axis and padding, and gives every output and map by
+name.
 """
 
 from math import erf

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from models.blocks.transformer import places
+from limelight_models.blocks.transformer import places
 from tests.oracles.cases import Array, array
 from tests.oracles.zoo import Tensors, layernorm, linear, multi_head, relu, softmax
 

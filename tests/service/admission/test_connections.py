@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.admission.connections import ConnectionQueues
-from service.errors import QueueFullError
-from service.observability.metrics import Metrics
+from limelight_service.admission.connections import ConnectionQueues
+from limelight_service.errors import QueueFullError
+from limelight_service.observability.metrics import Metrics
 from tests.service.metered import counted
 
 

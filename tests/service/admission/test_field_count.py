@@ -7,9 +7,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundle.errors import InputError
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
-from service.admission.field_count import count_fields
+from limelight_bundle.errors import InputError
+from limelight_service.admission.field_count import count_fields
 
 REQUEST = service_pb2.AttendRequest.DESCRIPTOR
 

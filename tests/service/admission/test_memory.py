@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.admission.memory import MemoryBudget, Transient
-from service.errors import QueueFullError
-from service.observability.metrics import Metrics
+from limelight_service.admission.memory import MemoryBudget, Transient
+from limelight_service.errors import QueueFullError
+from limelight_service.observability.metrics import Metrics
 
 
 def budget(limit: int, workers: int = 1) -> MemoryBudget:

@@ -7,9 +7,9 @@ import time
 import grpc
 import pytest
 
-from service.admission.uploads import UploadLimiter, UploadSlots
-from service.errors import DeadlineError, QueueFullError
-from service.observability.metrics import Metrics
+from limelight_service.admission.uploads import UploadLimiter, UploadSlots
+from limelight_service.errors import DeadlineError, QueueFullError
+from limelight_service.observability.metrics import Metrics
 
 
 class Context:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.admission.window import Window
+from limelight_service.admission.window import Window
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:

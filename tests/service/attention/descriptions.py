@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from bundle.maps import WEIGHTS, MapWeights
-from bundle.rows import Labels
 from limelight.v1 import attention_pb2, model_pb2
-from service.attention.part import Finished
-from service.codecs.v1.framing import Frame
-from service.codecs.v1.maps import frame_map
-from service.engine.reduction import map_result
+from limelight_bundle.maps import WEIGHTS, MapWeights
+from limelight_bundle.rows import Labels
+from limelight_service.attention.part import Finished
+from limelight_service.codecs.v1.framing import Frame
+from limelight_service.codecs.v1.maps import frame_map
+from limelight_service.engine.reduction import map_result
 
 
 def map_of(name: str, **fields: object) -> model_pb2.MapDescription:

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.errors import InputError
-from bundle.maps import MapWeights
-from bundle.wire import labels_to_wire
 from limelight.v1 import attention_pb2, model_pb2
-from service.attention import grouping
-from service.attention.apply import Applied, apply
-from service.attention.grouping import group_axis
-from service.attention.heads import Floats
-from service.attention.options import (
+from limelight_bundle.errors import InputError
+from limelight_bundle.maps import MapWeights
+from limelight_bundle.wire import labels_to_wire
+from limelight_service.attention import grouping
+from limelight_service.attention.apply import Applied, apply
+from limelight_service.attention.grouping import group_axis
+from limelight_service.attention.heads import Floats
+from limelight_service.attention.options import (
     Encoding,
     Group,
     Grouping,
@@ -27,10 +27,10 @@ from service.attention.options import (
     PoolReduction,
     Selection,
 )
-from service.attention.part import Part
-from service.attention.plan import plan_attention
-from service.attention.pooling import ranges
-from service.attention.size import AxisSizes, attention_bytes, derived_label_bytes
+from limelight_service.attention.part import Part
+from limelight_service.attention.plan import plan_attention
+from limelight_service.attention.pooling import ranges
+from limelight_service.attention.size import AxisSizes, attention_bytes, derived_label_bytes
 from tests.service.attention.descriptions import framed, keyed, labels_of, map_of
 
 SUM, MEAN = GroupReduction.SUM, GroupReduction.MEAN

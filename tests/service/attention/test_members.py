@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundle.errors import InputError
-from bundle.rows import Labels
 from limelight.v1 import attention_pb2
-from service.attention import members
-from service.attention.members import AxisGroups
-from service.attention.options import Group, Grouping, GroupReduction, Span
+from limelight_bundle.errors import InputError
+from limelight_bundle.rows import Labels
+from limelight_service.attention import members
+from limelight_service.attention.members import AxisGroups
+from limelight_service.attention.options import Group, Grouping, GroupReduction, Span
 
 TOKENS = attention_pb2.LABEL_KIND_TOKENS
 FIELD = "attention.key_groups[0]"

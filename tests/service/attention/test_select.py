@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundle.errors import InputError
-from service.attention.options import Selection
-from service.attention.select import IndexList, IndexUnion, SelectedMap, indices, matches, select_maps
+from limelight_bundle.errors import InputError
+from limelight_service.attention.options import Selection
+from limelight_service.attention.select import IndexList, IndexUnion, SelectedMap, indices, matches, select_maps
 from tests.service.attention.descriptions import encoder, map_of
 
 

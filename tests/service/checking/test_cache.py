@@ -11,19 +11,19 @@ from random import Random
 
 import pytest
 
-from bundle.reader import BundleFolder
-from service.checking import cache as cache_module
-from service.checking.cache import Cached
-from service.checking.checker import Checks
-from service.checking.selftest import check_samples
-from service.checking.shared import Once
-from service.checking.verdict import Interrupted, Passed, Refused, Verdict, from_json, to_json
-from service.engine.opening import open_model
-from service.engine.runtime import sessions
-from service.engine.runtime.providers import Provider
-from service.engine.runtime.warm_up import warm_up
-from service.observability.observer import NullObserver
-from service.settings import Settings
+from limelight_bundle.reader import BundleFolder
+from limelight_service.checking import cache as cache_module
+from limelight_service.checking.cache import Cached
+from limelight_service.checking.checker import Checks
+from limelight_service.checking.selftest import check_samples
+from limelight_service.checking.shared import Once
+from limelight_service.checking.verdict import Interrupted, Passed, Refused, Verdict, from_json, to_json
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime import sessions
+from limelight_service.engine.runtime.providers import Provider
+from limelight_service.engine.runtime.warm_up import warm_up
+from limelight_service.observability.observer import NullObserver
+from limelight_service.settings import Settings
 from tests.hostile.forge import change_graph, edit
 from tests.kit import bundles
 from tests.kit.serving import CHECKS
@@ -169,7 +169,7 @@ class Here:
 
     def check(self, folder: Path, provider: Provider, settings: Settings, saves: Path | None = None) -> Verdict:
         """Check it."""
-        from bundle.reader import read_bundle
+        from limelight_bundle.reader import read_bundle
 
         found = read_bundle(folder)
         check_samples(open_model(found, provider, settings, NullObserver(), saved=saves), found)

@@ -13,14 +13,14 @@ import numpy as np
 import onnx
 import pytest
 
-from bundle.errors import LimelightError
-from service.checking import checker as checker_module
-from service.checking import process as process_module
-from service.checking.checker import Checker
-from service.checking.verdict import Interrupted, Passed, Refused, Verdict
-from service.engine.runtime.providers import Provider
-from service.errors import ModelUnavailableError
-from service.settings import Settings
+from limelight_bundle.errors import LimelightError
+from limelight_service.checking import checker as checker_module
+from limelight_service.checking import process as process_module
+from limelight_service.checking.checker import Checker
+from limelight_service.checking.verdict import Interrupted, Passed, Refused, Verdict
+from limelight_service.engine.runtime.providers import Provider
+from limelight_service.errors import ModelUnavailableError
+from limelight_service.settings import Settings
 from tests.hostile.forge import LOOP, change_graph, copied, put_behind
 from tests.kit import bundles
 from tests.kit.processes import alive, children
@@ -28,7 +28,7 @@ from tests.kit.serving import eventually
 
 PROVIDER = Provider("CPUExecutionProvider", 2, 2, cores=1)
 SETTINGS = Settings(cores=1)
-CHECKING = "service.checking"
+CHECKING = "limelight_service.checking"
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """Answers as protobuf itself builds them, field by field: what framing by hand is compared with."""
 
-from bundle.wire import labels_to_wire, to_tensor
 from limelight.v1 import attention_pb2, model_pb2, service_pb2
-from service.attention.plan import AttentionPlan, rollout_description
-from service.codecs.v1.maps import REDUCTIONS
-from service.codecs.v1.results import fill_result
-from service.frontend.calls import Inference, Prediction
-from service.ipc.boundary import MapResult
+from limelight_bundle.wire import labels_to_wire, to_tensor
+from limelight_service.attention.plan import AttentionPlan, rollout_description
+from limelight_service.codecs.v1.maps import REDUCTIONS
+from limelight_service.codecs.v1.results import fill_result
+from limelight_service.frontend.calls import Inference, Prediction
+from limelight_service.ipc.boundary import MapResult
 
 
 def map_message(finished: MapResult, described: model_pb2.MapDescription, quantity: int) -> attention_pb2.AttentionMap:

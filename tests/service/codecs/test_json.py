@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from bundle.errors import InputError
-from bundle.wire import DTYPES, to_tensor
 from limelight.v1 import service_pb2, values_pb2
-from service.codecs.json.numbers import array_of, json_of
-from service.codecs.json.reading import read_message
-from service.codecs.json.writing import message_json, message_with_bytes, written
+from limelight_bundle.errors import InputError
+from limelight_bundle.wire import DTYPES, to_tensor
+from limelight_service.codecs.json.numbers import array_of, json_of
+from limelight_service.codecs.json.reading import read_message
+from limelight_service.codecs.json.writing import message_json, message_with_bytes, written
 
 KINDS = (service_pb2.PredictRequest, service_pb2.AttendRequest, service_pb2.GenerateRequest, service_pb2.AttendResponse)
 ARRAYS = st.sampled_from(sorted(DTYPES.values(), key=str)).flatmap(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bundle.errors import InputError
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import service_pb2 as spb
-from service.attention.options import (
+from limelight_bundle.errors import InputError
+from limelight_service.attention.options import (
     Encoding,
     Group,
     Grouping,
@@ -17,9 +17,9 @@ from service.attention.options import (
     Selection,
     Span,
 )
-from service.codecs.v1.requests import attention_options, generation_settings
-from service.frontend.validation import output_names
-from service.ipc.boundary import GenerationSettings, Strategy
+from limelight_service.codecs.v1.requests import attention_options, generation_settings
+from limelight_service.frontend.validation import output_names
+from limelight_service.ipc.boundary import GenerationSettings, Strategy
 
 
 def grouped(*groups: apb.Group, **fields: int) -> apb.AttentionOptions:

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from bundle.maps import WEIGHTS, MapPart
-from bundle.reader import BundleFolder
-from bundle.rows import Row
-from service.engine.jobs import Job, RowEvent, detached_call
-from service.engine.model import Model
-from service.engine.opening import open_model
-from service.engine.runtime.providers import Provider, choose_provider
-from service.engine.types import Answer, GenerationSettings, MapKey, Query, Timing
-from service.observability.observer import NullObserver
-from service.settings import Settings
+from limelight_bundle.maps import WEIGHTS, MapPart
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.rows import Row
+from limelight_service.engine.jobs import Job, RowEvent, detached_call
+from limelight_service.engine.model import Model
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime.providers import Provider, choose_provider
+from limelight_service.engine.types import Answer, GenerationSettings, MapKey, Query, Timing
+from limelight_service.observability.observer import NullObserver
+from limelight_service.settings import Settings
 from tests.kit import bundles
 
 EMPTY = Answer({}, {}, {}, "fake", 1, Timing(0, 0))

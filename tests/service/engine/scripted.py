@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bundle.values import Array
-from service.engine.engine import Engine
-from service.engine.model import Model
-from service.engine.runtime.sessions import Session
-from service.engine.types import Answer, GenerationSettings, Query, Step
+from limelight_bundle.values import Array
+from limelight_service.engine.engine import Engine
+from limelight_service.engine.model import Model
+from limelight_service.engine.runtime.sessions import Session
+from limelight_service.engine.types import Answer, GenerationSettings, Query, Step
 from tests.kit import bundles
 
 _ONE_PASS = "tiny"

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundle.maps import MapWeights, Projected
-from service.engine.model import Model
-from service.engine.runtime.chunks import ChunkRow, cut_points
-from service.engine.runtime.projected_weights import some_weights
-from service.engine.types import Answer
-from service.errors import DeadlineError, InferenceError, ModelUnavailableError
+from limelight_bundle.maps import MapWeights, Projected
+from limelight_service.engine.model import Model
+from limelight_service.engine.runtime.chunks import ChunkRow, cut_points
+from limelight_service.engine.runtime.projected_weights import some_weights
+from limelight_service.engine.types import Answer
+from limelight_service.errors import DeadlineError, InferenceError, ModelUnavailableError
 from tests.service.engine.test_engine import Count, on_loop, running
 
 

@@ -10,25 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.errors import BundleError, LimelightError
-from bundle.maps import WEIGHTS
-from bundle.reader import BundleFolder
-from bundle.rows import Row
-from bundle.v1 import bundle_pb2
-from bundle.values import Array
-from service.engine.decoding.continuous_batch import ContinuousBatch, Generation
-from service.engine.decoding.kv_cache import BLOCK, KVCache
-from service.engine.decoding.trace import Trace, Tracer
-from service.engine.jobs import CutError, Job
-from service.engine.model import PATIENCE, Model
-from service.engine.opening import open_model
-from service.engine.runtime import device_cache
-from service.engine.runtime.providers import Provider
-from service.engine.runtime.sessions import Session
-from service.engine.types import Answer, FinishReason, GenerationSettings, Query, Step, Strategy
-from service.errors import DeadlineError, InferenceError, OverrunError
-from service.observability.observer import NullObserver
-from service.settings import Settings
+from limelight_bundle.errors import BundleError, LimelightError
+from limelight_bundle.maps import WEIGHTS
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.rows import Row
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.values import Array
+from limelight_service.engine.decoding.continuous_batch import ContinuousBatch, Generation
+from limelight_service.engine.decoding.kv_cache import BLOCK, KVCache
+from limelight_service.engine.decoding.trace import Trace, Tracer
+from limelight_service.engine.jobs import CutError, Job
+from limelight_service.engine.model import PATIENCE, Model
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime import device_cache
+from limelight_service.engine.runtime.providers import Provider
+from limelight_service.engine.runtime.sessions import Session
+from limelight_service.engine.types import Answer, FinishReason, GenerationSettings, Query, Step, Strategy
+from limelight_service.errors import DeadlineError, InferenceError, OverrunError
+from limelight_service.observability.observer import NullObserver
+from limelight_service.settings import Settings
 from tests.kit import bundles
 from tests.service.engine.conftest import jobs_of, run_together, weights_of
 from tests.service.engine.test_forward import assert_map
@@ -155,7 +155,7 @@ def test_queue_is_until_a_row_joins_and_compute_what_it_had_a_part_in(
     model: Model, folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(10**6, 10**9, 10**3))
-    monkeypatch.setattr("service.engine.decoding.continuous_batch.time.monotonic_ns", lambda: next(clock))
+    monkeypatch.setattr("limelight_service.engine.decoding.continuous_batch.time.monotonic_ns", lambda: next(clock))
     driver = Driver(batch_of(model))
     (job,) = jobs_of(model, Query(rows_of(folders, [4, 5]), generation=GenerationSettings(max_new_tokens=3)))
     admitted = job.admitted
@@ -172,7 +172,7 @@ def test_a_row_that_is_late_or_abandoned_leaves_between_two_steps(
     model: Model, folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1.0]
-    monkeypatch.setattr("service.engine.decoding.continuous_batch.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("limelight_service.engine.decoding.continuous_batch.time.monotonic", lambda: now[0])
     driver = Driver(batch_of(model))
     long = [[token] for token in range(1, 14) if len(bundles.echo_answer(np.array([token])).token_ids) > 3]
     (late,) = jobs_of(model, Query(rows_of(folders, long[0]), MAPS, deadline=100.0))
@@ -347,7 +347,7 @@ def test_a_continuous_batch_keeps_nothing_of_rows_that_left(
         made.append(KVCache(*arguments))
         return made[-1]
 
-    monkeypatch.setattr("service.engine.decoding.continuous_batch.KVCache", make)
+    monkeypatch.setattr("limelight_service.engine.decoding.continuous_batch.KVCache", make)
     driver = Driver(batch_of(model))
     (cache,) = made
     soon = GenerationSettings(max_new_tokens=1)

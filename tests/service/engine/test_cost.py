@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.scheduling.cost import LearnedCost, LearnedMean
+from limelight_service.engine.scheduling.cost import LearnedCost, LearnedMean
 
 
 @given(st.floats(0, 0.1), st.floats(1e-6, 1e-2), st.lists(st.integers(1, 4096), min_size=2, max_size=60))

@@ -13,15 +13,15 @@ import grpc
 import numpy as np
 import pytest
 
-from bundle.reader import BundleFolder
-from bundle.rows import Row
-from service.engine.engine import Engine
-from service.engine.jobs import AdmittedCall, Delivered, Job, Outcome, RowEvent
-from service.engine.model import Model
-from service.engine.runtime.providers import Provider
-from service.engine.scheduling.watch import WATCH
-from service.engine.types import Answer, GenerationSettings, Query, Step, Strategy, WaitEstimate
-from service.errors import (
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.rows import Row
+from limelight_service.engine.engine import Engine
+from limelight_service.engine.jobs import AdmittedCall, Delivered, Job, Outcome, RowEvent
+from limelight_service.engine.model import Model
+from limelight_service.engine.runtime.providers import Provider
+from limelight_service.engine.scheduling.watch import WATCH
+from limelight_service.engine.types import Answer, GenerationSettings, Query, Step, Strategy, WaitEstimate
+from limelight_service.errors import (
     DeadlineError,
     InferenceError,
     MemoryShortError,
@@ -30,9 +30,9 @@ from service.errors import (
     QueueFullError,
     WrongModelError,
 )
-from service.frontend.transport.status import status_of
-from service.observability.observer import NullObserver, Rejection, Stage
-from service.settings import Settings
+from limelight_service.frontend.transport.status import status_of
+from limelight_service.observability.observer import NullObserver, Rejection, Stage
+from limelight_service.settings import Settings
 from tests.kit import bundles
 from tests.service.engine.conftest import EMPTY, FakeRunner, weights_of
 from tests.service.engine.test_forward import assert_answers

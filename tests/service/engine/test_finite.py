@@ -8,22 +8,22 @@ import grpc
 import numpy as np
 import pytest
 
-from bundle.maps import MapPart, MapWeights, Projected
-from bundle.preprocess import Preprocessor
-from bundle.reader import BundleFolder
-from bundle.rows import Row
-from bundle.v1 import bundle_pb2
-from bundle.values import Array, TensorValue
-from bundle.wire import to_tensor
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
-from service.engine.jobs import Event
-from service.engine.model import Model
-from service.engine.runtime.chunks import ChunkRow, Chunks
-from service.engine.runtime.finite import Finite, all_finite, is_finite_map
-from service.engine.runtime.sessions import Session
-from service.engine.types import Answer, Query, Step
-from service.errors import LimelightError, NotFiniteError
-from service.observability.observer import NullObserver
+from limelight_bundle.maps import MapPart, MapWeights, Projected
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.rows import Row
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.values import Array, TensorValue
+from limelight_bundle.wire import to_tensor
+from limelight_service.engine.jobs import Event
+from limelight_service.engine.model import Model
+from limelight_service.engine.runtime.chunks import ChunkRow, Chunks
+from limelight_service.engine.runtime.finite import Finite, all_finite, is_finite_map
+from limelight_service.engine.runtime.sessions import Session
+from limelight_service.engine.types import Answer, Query, Step
+from limelight_service.errors import LimelightError, NotFiniteError
+from limelight_service.observability.observer import NullObserver
 from tests.kit import bundles
 from tests.kit.processes import scrape
 from tests.kit.serving import Running, attend, free_port, generate, predict, refusal, serving, text

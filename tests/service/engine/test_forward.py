@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.maps import WEIGHTS, MapWeights
-from bundle.preprocess import Preprocessor
-from bundle.reader import BundleFolder
-from bundle.samples import Sample
-from bundle.values import Graph
 from limelight.v1.attention_pb2 import QUANTITY_NORMS, QUANTITY_SCORES, QUANTITY_WEIGHTS
-from service.engine.jobs import detached_call
-from service.engine.model import Model
-from service.engine.types import Answer, Query
+from limelight_bundle.maps import WEIGHTS, MapWeights
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.samples import Sample
+from limelight_bundle.values import Graph
+from limelight_service.engine.jobs import detached_call
+from limelight_service.engine.model import Model
+from limelight_service.engine.types import Answer, Query
 from tests.kit import bundles
 from tests.service.engine.conftest import run_together, weights_of
 
@@ -82,7 +82,7 @@ def test_only_the_maps_that_a_row_wants_come_back(models: dict[str, Model], fold
 def test_only_what_is_wanted_is_fetched_from_the_runtime(
     models: dict[str, Model], folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from service.engine.runtime import sessions
+    from limelight_service.engine.runtime import sessions
 
     fetched: list[tuple[str, ...]] = []
     run = sessions.Session.run

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.maps import WEIGHTS, map_key
-from bundle.reader import BundleFolder
-from bundle.rows import Row
 from limelight.v1.attention_pb2 import QUANTITY_SCORES, QUANTITY_WEIGHTS
-from service.engine.decoding.continuous_batch import Generation
-from service.engine.decoding.search import Hypothesis
-from service.engine.decoding.trace import Trace
-from service.engine.model import Model
-from service.engine.types import Answer, FinishReason, GenerationSettings, Query, Sequence, Step, Strategy
+from limelight_bundle.maps import WEIGHTS, map_key
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.rows import Row
+from limelight_service.engine.decoding.continuous_batch import Generation
+from limelight_service.engine.decoding.search import Hypothesis
+from limelight_service.engine.decoding.trace import Trace
+from limelight_service.engine.model import Model
+from limelight_service.engine.types import Answer, FinishReason, GenerationSettings, Query, Sequence, Step, Strategy
 from tests.kit import bundles
 from tests.service.engine.conftest import jobs_of, run_together, weights_of
 from tests.service.engine.test_forward import assert_map

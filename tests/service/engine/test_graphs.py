@@ -7,7 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from service.engine import graphs
+from limelight_service.engine import graphs
 from tests.service.graphs import TEXTS, TYPES, written
 
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from bundle.reader import BundleFolder
-from service.engine.jobs import Job, RowEvent
-from service.engine.model import Model
-from service.engine.types import Query
-from service.errors import ModelUnavailableError
+from limelight_bundle.reader import BundleFolder
+from limelight_service.engine.jobs import Job, RowEvent
+from limelight_service.engine.model import Model
+from limelight_service.engine.types import Query
+from limelight_service.errors import ModelUnavailableError
 from tests.service.engine.conftest import FakeRunner
 from tests.service.engine.test_engine import answered, busy, on_loop, row_of, running
 

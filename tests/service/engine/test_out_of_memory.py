@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from service.engine.runtime.out_of_memory import is_out_of_memory
+from limelight_service.engine.runtime.out_of_memory import is_out_of_memory
 
 SESSION = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from service.engine.runtime.providers import Provider
-from service.engine.runtime.sessions import open_session
-from service.errors import MemoryShortError
+from limelight_service.engine.runtime.providers import Provider
+from limelight_service.engine.runtime.sessions import open_session
+from limelight_service.errors import MemoryShortError
 from tests.kit import bundles
 
 folder = bundles.tiny(Path(sys.argv[1]))

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.maps import MapPart, map_quantities
-from bundle.preprocess import Preprocessor
-from bundle.reader import BundleFolder
-from bundle.wire import instance_from_wire
-from service.checking.selftest import check_samples
-from service.engine.model import Model
-from service.engine.opening import open_model
-from service.engine.runtime.device_graphs import put
-from service.engine.runtime.placement import Cut, cut_value
-from service.engine.runtime.providers import Provider
-from service.engine.runtime.sessions import Session, open_session
-from service.engine.types import Answer, MapKey, Query
-from service.observability.observer import NullObserver
-from service.settings import Settings
+from limelight_bundle.maps import MapPart, map_quantities
+from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.wire import instance_from_wire
+from limelight_service.checking.selftest import check_samples
+from limelight_service.engine.model import Model
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime.device_graphs import put
+from limelight_service.engine.runtime.placement import Cut, cut_value
+from limelight_service.engine.runtime.providers import Provider
+from limelight_service.engine.runtime.sessions import Session, open_session
+from limelight_service.engine.types import Answer, MapKey, Query
+from limelight_service.observability.observer import NullObserver
+from limelight_service.settings import Settings
 from tests.kit import bundles
 from tests.service.engine.conftest import run_together
 

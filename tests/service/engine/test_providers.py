@@ -2,10 +2,10 @@
 
 import pytest
 
-from service.engine.runtime import providers
-from service.engine.runtime.providers import CPU, CUDA, Cuda, choose_provider, cuda_of, on_cuda
-from service.errors import ProviderError
-from service.settings import Settings
+from limelight_service.engine.runtime import providers
+from limelight_service.engine.runtime.providers import CPU, CUDA, Cuda, choose_provider, cuda_of, on_cuda
+from limelight_service.errors import ProviderError
+from limelight_service.settings import Settings
 
 
 def test_the_cpu_has_a_worker_a_core_unless_told_otherwise() -> None:

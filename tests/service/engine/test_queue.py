@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.reader import BundleFolder
-from service.engine.jobs import Job, RowEvent, detached_call
-from service.engine.model import Model
-from service.engine.scheduling.plan import Policy
-from service.engine.scheduling.queue import Scheduler, Work
-from service.engine.types import Query
+from limelight_bundle.reader import BundleFolder
+from limelight_service.engine.jobs import Job, RowEvent, detached_call
+from limelight_service.engine.model import Model
+from limelight_service.engine.scheduling.plan import Policy
+from limelight_service.engine.scheduling.queue import Scheduler, Work
+from limelight_service.engine.types import Query
 from tests.kit import bundles
 
 

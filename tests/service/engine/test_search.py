@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.decoding.search import (
+from limelight_service.engine.decoding.search import (
     BeamSearch,
     Ending,
     ForcedSearch,
@@ -19,7 +19,7 @@ from service.engine.decoding.search import (
     probabilities,
     sampler,
 )
-from service.engine.types import FinishReason, GenerationSettings, Strategy
+from limelight_service.engine.types import FinishReason, GenerationSettings, Strategy
 
 END = 0
 

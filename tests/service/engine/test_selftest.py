@@ -2,12 +2,12 @@
 
 import pytest
 
-from bundle.reader import BundleFolder
-from service.checking.selftest import check_samples
-from service.engine.opening import open_model
-from service.engine.runtime.providers import Provider
-from service.observability.observer import NullObserver, Stage
-from service.settings import Settings
+from limelight_bundle.reader import BundleFolder
+from limelight_service.checking.selftest import check_samples
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime.providers import Provider
+from limelight_service.observability.observer import NullObserver, Stage
+from limelight_service.settings import Settings
 
 
 class Stages(NullObserver):

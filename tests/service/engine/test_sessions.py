@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bundle.reader import BundleFolder
-from service.engine.runtime import sessions
-from service.engine.runtime.providers import Provider
+from limelight_bundle.reader import BundleFolder
+from limelight_service.engine.runtime import sessions
+from limelight_service.engine.runtime.providers import Provider
 
 PROVIDER = Provider("CPUExecutionProvider", 2, 2, cores=2)
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundle.rows import BoundTensor
 from limelight.v1 import model_pb2
-from service.engine.scheduling.plan import Policy, plan_batch
-from service.engine.scheduling.shapes import Shape, extent, places, shape_of, union
+from limelight_bundle.rows import BoundTensor
+from limelight_service.engine.scheduling.plan import Policy, plan_batch
+from limelight_service.engine.scheduling.shapes import Shape, extent, places, shape_of, union
 
 
 def tensor(name: str, **dimensions: int) -> model_pb2.TensorDescription:

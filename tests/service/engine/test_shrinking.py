@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bundle.reader import BundleFolder
-from service.engine.model import Model
-from service.engine.types import Query
+from limelight_bundle.reader import BundleFolder
+from limelight_service.engine.model import Model
+from limelight_service.engine.types import Query
 from tests.service.engine.conftest import run_together
 from tests.service.engine.test_placement import SMALL, requested
 
@@ -17,10 +17,10 @@ BURST = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from service.engine.runtime.arena import share_arena
-from service.engine.runtime.providers import Provider, runtime
-from service.engine.runtime.sessions import open_session
-from service.platform.memory import give_back
+from limelight_service.engine.runtime.arena import share_arena
+from limelight_service.engine.runtime.providers import Provider, runtime
+from limelight_service.engine.runtime.sessions import open_session
+from limelight_service.platform.memory import give_back
 from tests.kit import bundles
 
 def held():

@@ -10,15 +10,15 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from bundle.reader import BundleFolder
-from service.engine.engine import Engine
-from service.engine.jobs import Job
-from service.engine.opening import open_model
-from service.engine.runtime.forward import Feeds
-from service.engine.runtime.providers import Provider
-from service.engine.types import Query
-from service.observability.observer import NullObserver
-from service.settings import Settings
+from limelight_bundle.reader import BundleFolder
+from limelight_service.engine.engine import Engine
+from limelight_service.engine.jobs import Job
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime.forward import Feeds
+from limelight_service.engine.runtime.providers import Provider
+from limelight_service.engine.types import Query
+from limelight_service.observability.observer import NullObserver
+from limelight_service.settings import Settings
 from tests.kit import bundles
 from tests.service.engine.test_engine import answered, on_loop
 

@@ -27,14 +27,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bundle.reader import BundleFolder
-from service.engine.engine import Engine
-from service.engine.model import Model
-from service.engine.opening import open_model
-from service.engine.runtime.providers import Provider
-from service.errors import DeadlineError, InferenceError, ModelUnavailableError, QueueFullError
-from service.observability.metrics import Metrics
-from service.settings import Settings
+from limelight_bundle.reader import BundleFolder
+from limelight_service.engine.engine import Engine
+from limelight_service.engine.model import Model
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime.providers import Provider
+from limelight_service.errors import DeadlineError, InferenceError, ModelUnavailableError, QueueFullError
+from limelight_service.observability.metrics import Metrics
+from limelight_service.settings import Settings
 from tests.kit import bundles
 from tests.service.engine.scripted import Gate, ScriptedCall, stand_before_sessions
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bundle.wire import instance_to_wire, to_array
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from limelight_bundle.wire import instance_to_wire, to_array
 from tests.kit import bundles
 from tests.kit.serving import Running, attend, generate, predict, refusal, text
 from tests.service.frontend.test_predict import by_hand

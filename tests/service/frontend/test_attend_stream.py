@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from bundle.values import Array
-from bundle.wire import instance_to_wire, to_array
-from export.pipeline import export_model
 from limelight.v1 import attention_pb2, service_pb2, service_pb2_grpc, values_pb2
+from limelight_bundle.values import Array
+from limelight_bundle.wire import instance_to_wire, to_array
+from limelight_export.pipeline import export_model
 from tests.kit import bundles, tiny
 from tests.kit.serving import Running, attend, eventually, predict, refusal, serving, text
 from tests.service.streams import Streamed, attend_stream, read

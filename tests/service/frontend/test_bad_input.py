@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bundle.wire import to_tensor
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from limelight_bundle.wire import to_tensor
 from tests.kit.serving import Running, attend, generate, predict, refusal, text
 
 Value = values_pb2.Value

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bundle.samples import Sample
-from bundle.values import Array, Graph
-from bundle.wire import instance_to_wire, to_array, to_tensor
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from limelight_bundle.samples import Sample
+from limelight_bundle.values import Array, Graph
+from limelight_bundle.wire import instance_to_wire, to_array, to_tensor
 from tests.kit import bundles
 from tests.kit.serving import Running, attend, predict, refusal
 

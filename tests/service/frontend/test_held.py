@@ -78,7 +78,7 @@ def test_what_the_machine_has_is_looked_up_when_the_server_starts_and_by_no_call
         return 2**30
 
     with serving(repository, max_held_bytes=0) as running:  # a share of it
-        monkeypatch.setattr("service.settings.available_memory", look)  # which opens ten files
+        monkeypatch.setattr("limelight_service.settings.available_memory", look)  # which opens ten files
         assert running.stub.Predict(predict("tiny", text("cat"))).predictions
         assert running.stub.Attend(attend("tiny", text("cat"))).results
     assert not looked

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.errors import InputError
-from bundle.interventions import BoundIntervention
-from bundle.rows import Labels, Row
-from limelight.tensors import to_tensor
+from limelight.base.tensors import to_tensor
 from limelight.v1 import model_pb2, values_pb2
-from service.codecs.v1.instances import MessageInstances
-from service.errors import DeadlineError
-from service.frontend.interventions import Change, Intervention, given_bytes, with_interventions
-from service.frontend.schema import ModelSchema
+from limelight_bundle.errors import InputError
+from limelight_bundle.interventions import BoundIntervention
+from limelight_bundle.rows import Labels, Row
+from limelight_service.codecs.v1.instances import MessageInstances
+from limelight_service.errors import DeadlineError
+from limelight_service.frontend.interventions import Change, Intervention, given_bytes, with_interventions
+from limelight_service.frontend.schema import ModelSchema
 
 HEADS, QUERIES, KEYS, STEPS = 3, 4, 5, 6
 BOUND = BoundIntervention("map", "main", "k", HEADS, "scales", "replacement", "replaced", "uniform", "masked")

@@ -7,16 +7,16 @@ from typing import cast
 
 import pytest
 
-from bundle.preprocess import Bounds
-from service.engine.hosted import hosted
-from service.engine.opening import open_model
-from service.engine.runtime.providers import choose_provider
-from service.errors import ModelNotFoundError, ModelUnavailableError
-from service.frontend.models import Models
-from service.ipc.client import EngineClient, ModelListener
-from service.observability.observer import NullObserver
-from service.repository.catalogue import State
-from service.settings import Settings
+from limelight_bundle.preprocess import Bounds
+from limelight_service.engine.hosted import hosted
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime.providers import choose_provider
+from limelight_service.errors import ModelNotFoundError, ModelUnavailableError
+from limelight_service.frontend.models import Models
+from limelight_service.ipc.client import EngineClient, ModelListener
+from limelight_service.observability.observer import NullObserver
+from limelight_service.repository.catalogue import State
+from limelight_service.settings import Settings
 from tests.kit import bundles
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bundle.wire import to_array, to_tensor
 from limelight.v1 import service_pb2, values_pb2
+from limelight_bundle.wire import to_array, to_tensor
 from tests.kit.bundles import LABELS, WORDS
 from tests.kit.serving import Running, attend, predict, text
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from service.errors import DeadlineError, InferenceError, ModelUnavailableError
-from service.frontend.preprocessing import PreprocessingPool
+from limelight_service.errors import DeadlineError, InferenceError, ModelUnavailableError
+from limelight_service.frontend.preprocessing import PreprocessingPool
 
 
 @dataclass

@@ -12,9 +12,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from limelight.v1 import model_pb2, service_pb2, values_pb2
-from service.codecs.v1.service import SERVICE
-from service.frontend.transport.health import Health
-from service.supervisor.in_process import InProcessServer
+from limelight_service.codecs.v1.service import SERVICE
+from limelight_service.frontend.transport.health import Health
+from limelight_service.supervisor.in_process import InProcessServer
 from tests.kit.serving import Running, refusal, serving
 
 

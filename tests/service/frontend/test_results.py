@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bundle.rows import Labels, Row
-from bundle.values import Instance, Pair, Sentences, Text
-from bundle.wire import to_array
 from limelight.v1 import attention_pb2, model_pb2, service_pb2
-from service.codecs.v1.results import fill_result
-from service.frontend.results import Answered, best_spans, probabilities, result_builders
-from service.ipc.boundary import FinishReason, Sequence
+from limelight_bundle.rows import Labels, Row
+from limelight_bundle.values import Instance, Pair, Sentences, Text
+from limelight_bundle.wire import to_array
+from limelight_service.codecs.v1.results import fill_result
+from limelight_service.frontend.results import Answered, best_spans, probabilities, result_builders
+from limelight_service.ipc.boundary import FinishReason, Sequence
 
 
 def answer(

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from bundle.errors import BundleError, InputError
-from bundle.preprocess import Bounds
-from service.attention.options import Group, Grouping, GroupReduction, Options, Selection
-from service.engine.hosted import HostedModel
-from service.frontend.models import Model
-from service.frontend.schema import ModelSchema
+from limelight_bundle.errors import BundleError, InputError
+from limelight_bundle.preprocess import Bounds
+from limelight_service.attention.options import Group, Grouping, GroupReduction, Options, Selection
+from limelight_service.engine.hosted import HostedModel
+from limelight_service.frontend.models import Model
+from limelight_service.frontend.schema import ModelSchema
 
 
 def test_the_same_options_are_planned_once(models: dict[str, Model]) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import limelight
-from bundle.attention_signals import BINS
-from service.frontend.signals import Watched
+from limelight_bundle.attention_signals import BINS
+from limelight_service.frontend.signals import Watched
 from tests.kit import bundles
 from tests.kit.bundles.parts import add_references
 from tests.kit.processes import scrape

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundle.errors import TooLargeError
-from bundle.values import Text
-from service.attention.options import Encoding, HeadReduction, Options, Selection
-from service.engine.hosted import HostedModel
-from service.frontend.models import Model
-from service.frontend.sizes import Measured, Wanted
-from service.ipc.boundary import GenerationSettings, InferenceRequest, Strategy
+from limelight_bundle.errors import TooLargeError
+from limelight_bundle.values import Text
+from limelight_service.attention.options import Encoding, HeadReduction, Options, Selection
+from limelight_service.engine.hosted import HostedModel
+from limelight_service.frontend.models import Model
+from limelight_service.frontend.sizes import Measured, Wanted
+from limelight_service.ipc.boundary import GenerationSettings, InferenceRequest, Strategy
 from tests.service.engine.conftest import run_together
 
 SENTENCE = "the cat sat on a mat"

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import trustme
 
-from bundle.errors import LimelightError
-from limelight.cli import installing
-from service.codecs.json import v1 as json_v1
-from service.command import remedy
-from service.frontend.http import connection as http_connection
-from service.security.tokens import entry, new_token
+from limelight.base import installing
+from limelight_bundle.errors import LimelightError
+from limelight_service.codecs.json import v1 as json_v1
+from limelight_service.command import remedy
+from limelight_service.frontend.http import connection as http_connection
+from limelight_service.security.tokens import entry, new_token
 from tests.hostile.test_access_tls import Files
 from tests.kit import bundles
 from tests.kit.serving import Running, eventually, free_port, serving
@@ -261,7 +261,7 @@ def test_numbers_have_a_limit_of_their_own(small: Path, monkeypatch: pytest.Monk
 def test_a_package_that_is_missing_is_named_with_the_extra() -> None:
     code = (
         "import sys; sys.modules['uvicorn'] = None\n"
-        "from service.frontend.running import _http_server\n"
+        "from limelight_service.frontend.running import _http_server\n"
         "try: _http_server()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )

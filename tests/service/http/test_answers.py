@@ -9,8 +9,8 @@ from google.protobuf import json_format
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bundle.wire import DTYPES, to_array, to_tensor
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from limelight_bundle.wire import DTYPES, to_array, to_tensor
 from tests.kit import bundles
 from tests.kit.serving import Running, attend, generate, predict, text
 from tests.service.http.calls import call, connected, events, texts, told

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from service.admission.drain import DrainGate
-from service.admission.memory import MemoryBudget
-from service.codecs.json.v1 import error_body, error_event
-from service.errors import QueueFullError
-from service.frontend.call import Call
-from service.frontend.http import connection
-from service.frontend.http.body import BodyReader
-from service.frontend.http.exchange import HttpCalls
-from service.frontend.http.methods import EventsHttp, HttpRequest, HttpResponse, UnaryHttp
-from service.frontend.http.server import HttpServer
-from service.observability.metrics import Metrics
-from service.observability.observer import NullObserver
-from service.security.access import Access
-from service.settings import Settings
+from limelight_service.admission.drain import DrainGate
+from limelight_service.admission.memory import MemoryBudget
+from limelight_service.codecs.json.v1 import error_body, error_event
+from limelight_service.errors import QueueFullError
+from limelight_service.frontend.call import Call
+from limelight_service.frontend.http import connection
+from limelight_service.frontend.http.body import BodyReader
+from limelight_service.frontend.http.exchange import HttpCalls
+from limelight_service.frontend.http.methods import EventsHttp, HttpRequest, HttpResponse, UnaryHttp
+from limelight_service.frontend.http.server import HttpServer
+from limelight_service.observability.metrics import Metrics
+from limelight_service.observability.observer import NullObserver
+from limelight_service.security.access import Access
+from limelight_service.settings import Settings
 from tests.kit.serving import free_port
 from tests.service.http.calls import parsed_events
 

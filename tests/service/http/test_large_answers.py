@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-import service.codecs.oip.responses
-import service.codecs.v1.responses
-import service.frontend.calls
-import service.frontend.core
+import limelight_service.codecs.oip.responses
+import limelight_service.codecs.v1.responses
+import limelight_service.frontend.calls
+import limelight_service.frontend.core
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
-from service.codecs.oip import open_inference_pb2
+from limelight_service.codecs.oip import open_inference_pb2
 from tests.kit.serving import Running, attend, generate, predict, text
 from tests.service.http.calls import call
 
@@ -31,10 +31,10 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
         return noted
 
     for module, name in (
-        (service.frontend.core, "_predicted"),
-        (service.codecs.v1.responses, "_prediction"),
-        (service.codecs.v1.responses, "_fill_provenance"),
-        (service.codecs.oip.responses, "_head"),
+        (limelight_service.frontend.core, "_predicted"),
+        (limelight_service.codecs.v1.responses, "_prediction"),
+        (limelight_service.codecs.v1.responses, "_fill_provenance"),
+        (limelight_service.codecs.oip.responses, "_head"),
     ):
         monkeypatch.setattr(module, name, watched(getattr(module, name)))
     yield found
@@ -86,7 +86,7 @@ PROTOCOLS = ["predict", "attend", "attend stream", "generate", "json", "rest", "
 def test_all_of_a_large_answer_is_made_on_threads(
     one_process: Running, threads: set[str], protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service.frontend.calls, "_LARGE_ANSWER", 1)
+    monkeypatch.setattr(limelight_service.frontend.calls, "_LARGE_ANSWER", 1)
     made(one_process, protocol, 2)
     assert threads == {"answer"}
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bundle.wire import to_array
 from limelight.v1 import attention_pb2
+from limelight_bundle.wire import to_array
 from tests.kit.serving import Running, attend, free_port, predict, serving, text
 from tests.service.http.calls import call
 

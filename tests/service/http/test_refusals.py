@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.codecs.json.reading import MOST_VALUES
+from limelight_service.codecs.json.reading import MOST_VALUES
 from tests.kit.serving import Running, text
 from tests.kit.serving import predict as predict_request
 from tests.service.http.calls import call, connected, texts, told

@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from bundle.errors import InputError
-from bundle.reader import BundleFolder
-from bundle.rows import Row
-from service.attention.options import Options, Selection
-from service.engine.host import EngineHost
-from service.engine.links import FrontendLinks
-from service.engine.local import LocalEngine
-from service.engine.running import running_engine
-from service.errors import DeadlineError, ModelUnavailableError, QueueFullError, WrongModelError
-from service.ipc.boundary import (
+from limelight_bundle.errors import InputError
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.rows import Row
+from limelight_service.attention.options import Options, Selection
+from limelight_service.engine.host import EngineHost
+from limelight_service.engine.links import FrontendLinks
+from limelight_service.engine.local import LocalEngine
+from limelight_service.engine.running import running_engine
+from limelight_service.errors import DeadlineError, ModelUnavailableError, QueueFullError, WrongModelError
+from limelight_service.ipc.boundary import (
     ChunkResult,
     FinishReason,
     GenerationBegun,
@@ -32,11 +32,11 @@ from service.ipc.boundary import (
     TokenResult,
     WaitEstimate,
 )
-from service.ipc.client import EngineClient
-from service.ipc.remote import RemoteEngine
-from service.observability.metrics import Metrics
-from service.repository.catalogue import State
-from service.settings import Settings
+from limelight_service.ipc.client import EngineClient
+from limelight_service.ipc.remote import RemoteEngine
+from limelight_service.observability.metrics import Metrics
+from limelight_service.repository.catalogue import State
+from limelight_service.settings import Settings
 from tests.kit import bundles
 from tests.kit.serving import CHECKS, eventually
 from tests.service.metered import counted

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.ipc.connection import Connection, Descriptor, Packet
+from limelight_service.ipc.connection import Connection, Descriptor, Packet
 
 LARGE = 64 * 1024
 SIZES = st.one_of(st.integers(0, 100), st.integers(LARGE - 2, LARGE + 2), st.integers(10**6, 2 * 10**6))

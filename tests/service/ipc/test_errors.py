@@ -2,9 +2,9 @@
 
 import pytest
 
-from bundle.errors import BundleError, InputError, LimelightError, OutOfRangeError, TooLargeError
-from service import errors
-from service.errors import ErrorRecord, error_of, record_of
+from limelight_bundle.errors import BundleError, InputError, LimelightError, OutOfRangeError, TooLargeError
+from limelight_service import errors
+from limelight_service.errors import ErrorRecord, error_of, record_of
 
 PLAIN = (
     LimelightError,

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bundle.rows import Labels, Row
 from limelight.v1 import attention_pb2
-from service.attention.options import (
+from limelight_bundle.rows import Labels, Row
+from limelight_service.attention.options import (
     Encoding,
     Group,
     Grouping,
@@ -29,8 +29,8 @@ from service.attention.options import (
     Selection,
     Span,
 )
-from service.ipc import boundary, wire
-from service.ipc.boundary import (
+from limelight_service.ipc import boundary, wire
+from limelight_service.ipc.boundary import (
     ChunkResult,
     FinishReason,
     GenerationBegun,
@@ -47,7 +47,7 @@ from service.ipc.boundary import (
     Timing,
     TokenResult,
 )
-from service.ipc.connection import Packet
+from limelight_service.ipc.connection import Packet
 
 DTYPES = [np.float32, np.float16, np.float64, np.uint8, np.int32, np.int64, np.bool_]
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

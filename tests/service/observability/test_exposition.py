@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.observability.counters import Registry, Snapshot
-from service.observability.exposition import SnapshotCollector, without_gauges
+from limelight_service.observability.counters import Registry, Snapshot
+from limelight_service.observability.exposition import SnapshotCollector, without_gauges
 
 BOUNDS = (0.001, 0.5, 1.0, 2.5, 1000.0)
 Event = tuple[str, str, float]

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from service.observability import logs
-from service.observability.log_limit import LineLimit
-from service.observability.logs import (
+from limelight_service.observability import logs
+from limelight_service.observability.log_limit import LineLimit
+from limelight_service.observability.logs import (
     configure_logs,
     count_dropped,
     describe,
@@ -241,7 +241,7 @@ def test_of_each_other_line_there_are_only_so_many(log: Path) -> None:
         logging.getLogger("limelight.test").error("the graph failed on %d", number)
     logging.getLogger("limelight.test").error("something else")
     for number in range(300):
-        logging.getLogger("service.repository").warning("folder %d is no model", number)
+        logging.getLogger("limelight_service.repository").warning("folder %d is no model", number)
     found = lines(log)
     assert sum(each["event"].startswith("the graph failed") for each in found) == 50
     assert any(each["event"] == "something else" for each in found)

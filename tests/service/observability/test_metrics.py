@@ -16,14 +16,14 @@ import pytest
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import parser as openmetrics
 
-from bundle.errors import LimelightError
-from service.observability import metrics_server
-from service.observability.counters import Snapshot
-from service.observability.exposition import SnapshotCollector, without_gauges
-from service.observability.metrics import SECONDS, Metrics
-from service.observability.metrics_server import MetricsServer
-from service.observability.observer import Rejection, Stage
-from service.platform.descriptors import room_for_scrapers
+from limelight_bundle.errors import LimelightError
+from limelight_service.observability import metrics_server
+from limelight_service.observability.counters import Snapshot
+from limelight_service.observability.exposition import SnapshotCollector, without_gauges
+from limelight_service.observability.metrics import SECONDS, Metrics
+from limelight_service.observability.metrics_server import MetricsServer
+from limelight_service.observability.observer import Rejection, Stage
+from limelight_service.platform.descriptors import room_for_scrapers
 from tests.service.metered import counted, parsed
 
 
@@ -209,7 +209,7 @@ def test_connections_that_say_nothing_and_endless_requests_keep_no_scraper_out(
     server: MetricsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "service.observability.metrics_server._Handler.timeout", 600.0
+        "limelight_service.observability.metrics_server._Handler.timeout", 600.0
     )  # so that none ends for its time
     with ExitStack() as stack:
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(300)]

@@ -16,8 +16,8 @@ from typing import Any
 import grpc
 import pytest
 
-from bundle.errors import LimelightError
-from limelight.cli.installing import extra
+from limelight.base.installing import extra
+from limelight_bundle.errors import LimelightError
 from tests.kit import bundles
 from tests.kit.processes import scrape_page
 from tests.kit.serving import attend, eventually, free_port, generate, predict, serving, text
@@ -26,7 +26,7 @@ trace_pb = pytest.importorskip(
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="the extra tracing is not installed"
 )
 
-otlp = pytest.importorskip("service.observability.otlp", reason="the extra tracing is not installed")
+otlp = pytest.importorskip("limelight_service.observability.otlp", reason="the extra tracing is not installed")
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENTED = (("traceparent", f"00-{TRACE}-{PARENT}-01"),)

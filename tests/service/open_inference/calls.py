@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import numpy as np
 
-from bundle.values import Array
-from service.codecs.oip import open_inference_pb2 as pb
+from limelight_bundle.values import Array
+from limelight_service.codecs.oip import open_inference_pb2 as pb
 
 SERVICE = "/inference.GRPCInferenceService/"
 # Types by NumPy's name, and the field of typed contents.

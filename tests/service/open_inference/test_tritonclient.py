@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bundle.wire import to_array
 from limelight.v1 import attention_pb2
-from service.codecs.oip import open_inference_pb2 as pb
+from limelight_bundle.wire import to_array
+from limelight_service.codecs.oip import open_inference_pb2 as pb
 from tests.kit.serving import Running, attend, generate, predict, text
 
 ROOT = Path(__file__).parents[3]

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import limelight
-from bundle.errors import LimelightError
-from service.command import remedy
-from service.demo import on_free_ports
-from service.platform.addresses import check_free
-from service.settings import Settings
+from limelight_bundle.errors import LimelightError
+from limelight_service.command import remedy
+from limelight_service.demo import on_free_ports
+from limelight_service.platform.addresses import check_free
+from limelight_service.settings import Settings
 
 DEMO = Path(__file__).resolve().parents[3] / "deploy" / "demo"
 

@@ -12,13 +12,13 @@ MAPS = """
 import sys
 from pathlib import Path
 import numpy as np
-from bundle.maps import Projected
-from service.attention.half import as_half
-from service.engine.runtime.arena import share_arena
-from service.engine.runtime.providers import Provider, runtime
-from service.engine.runtime.sessions import open_session
-from service.engine.runtime.projected_weights import some_weights
-from service.platform.memory import settle_allocation
+from limelight_bundle.maps import Projected
+from limelight_service.attention.half import as_half
+from limelight_service.engine.runtime.arena import share_arena
+from limelight_service.engine.runtime.providers import Provider, runtime
+from limelight_service.engine.runtime.sessions import open_session
+from limelight_service.engine.runtime.projected_weights import some_weights
+from limelight_service.platform.memory import settle_allocation
 from tests.allocated import allocated
 from tests.kit import bundles
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.platform.cgroup import cpu_quota, memory_limit
+from limelight_service.platform.cgroup import cpu_quota, memory_limit
 
 GIB = 2**30
 

@@ -16,10 +16,10 @@ from types import FrameType
 import grpc
 import pytest
 
-from service.admission.memory import Held
-from service.frontend.call import Call
-from service.platform import collector
-from service.platform.collector import collected_between_turns
+from limelight_service.admission.memory import Held
+from limelight_service.frontend.call import Call
+from limelight_service.platform import collector
+from limelight_service.platform.collector import collected_between_turns
 from tests.kit import bundles
 from tests.kit.serving import attend, eventually, generate, predict, serving, text
 

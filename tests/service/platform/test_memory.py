@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.platform import memory
+from limelight_service.platform import memory
 from tests.allocated import IS_KNOWN
 
 
@@ -44,7 +44,7 @@ def test_giving_back_fails_nowhere() -> None:
 
 _ALLOCATES = """
 import ctypes, threading
-from service.platform.memory import settle_allocation
+from limelight_service.platform.memory import settle_allocation
 from tests.allocated import allocated
 
 settle_allocation()
@@ -83,7 +83,7 @@ def test_threads_share_arenas_and_the_largest_blocks_are_apart_unless_the_enviro
 
 _KEEPS = """
 import ctypes, threading
-from service.platform.memory import give_back, settle_allocation
+from limelight_service.platform.memory import give_back, settle_allocation
 from tests.allocated import allocated
 
 settle_allocation()

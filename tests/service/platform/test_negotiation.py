@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.platform.negotiation import chosen, ranges, takes_coding
+from limelight_service.platform.negotiation import chosen, ranges, takes_coding
 
 JSON, BYTES = "application/json", "application/octet-stream"
 

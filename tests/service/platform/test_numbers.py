@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from bundle.errors import InputError
 from limelight.v1 import service_pb2
-from service.codecs.v1.requests import generation_settings
-from service.configuration import SettingsError, load_settings
-from service.platform.numbers import shown
+from limelight_bundle.errors import InputError
+from limelight_service.codecs.v1.requests import generation_settings
+from limelight_service.configuration import SettingsError, load_settings
+from limelight_service.platform.numbers import shown
 
 
 @given(some.floats(allow_nan=False))

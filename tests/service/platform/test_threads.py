@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.platform.threads import background
+from limelight_service.platform.threads import background
 
 
 @pytest.mark.skipif(not Path("/proc/thread-self").exists(), reason="this system does not say what threads are called")

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from service.platform.unsent import all_sent, unsent
+from limelight_service.platform.unsent import all_sent, unsent
 from tests.kit.serving import eventually
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
-from service.repository.catalogue import Catalogue, State, VersionStatus
-from service.repository.usage import Releases, Usage
+from limelight_service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
+from limelight_service.repository.catalogue import Catalogue, State, VersionStatus
+from limelight_service.repository.usage import Releases, Usage
 
 
 def catalogue_of(*statuses: VersionStatus[str]) -> Catalogue[str]:

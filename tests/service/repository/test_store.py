@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from bundle.maps import MapWeights
-from bundle.reader import BundleFolder
-from bundle.samples import Sample, samples_file
-from service.engine.hosted import HostedModel
-from service.engine.loading import Loader
-from service.engine.model import Model
-from service.engine.opening import open_model
-from service.engine.runtime.providers import choose_provider
-from service.engine.store import Load, ModelStore, Postponed
-from service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
-from service.observability.observer import NullObserver
-from service.repository.catalogue import Catalogue, State
-from service.repository.folders import scan
-from service.settings import Settings
-from service.supervisor.desired import DesiredState
+from limelight_bundle.maps import MapWeights
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.samples import Sample, samples_file
+from limelight_service.engine.hosted import HostedModel
+from limelight_service.engine.loading import Loader
+from limelight_service.engine.model import Model
+from limelight_service.engine.opening import open_model
+from limelight_service.engine.runtime.providers import choose_provider
+from limelight_service.engine.store import Load, ModelStore, Postponed
+from limelight_service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
+from limelight_service.observability.observer import NullObserver
+from limelight_service.repository.catalogue import Catalogue, State
+from limelight_service.repository.folders import scan
+from limelight_service.settings import Settings
+from limelight_service.supervisor.desired import DesiredState
 from tests.kit import bundles
 from tests.kit.serving import CHECKS, serving
 
@@ -242,7 +242,7 @@ def test_a_graph_that_is_not_what_the_bundle_states_is_refused(tmp_path: Path) -
 
 
 def test_a_repository_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    from bundle.errors import LimelightError
+    from limelight_bundle.errors import LimelightError
 
     with pytest.raises(LimelightError, match="cannot be read"):
         load(tmp_path / "none")

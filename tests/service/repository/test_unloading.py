@@ -13,8 +13,8 @@ import grpc
 import pytest
 
 from limelight.v1 import admin_pb2, service_pb2, values_pb2
-from service.engine.model import Model
-from service.engine.runtime.sessions import Session
+from limelight_service.engine.model import Model
+from limelight_service.engine.runtime.sessions import Session
 from tests.kit import bundles
 from tests.kit.serving import (
     Refusal,

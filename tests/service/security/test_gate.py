@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundle.errors import LimelightError
-from service.errors import ForbiddenError, UnauthenticatedError
-from service.observability.metrics import Metrics
-from service.security.caller import Caller, calling
-from service.security.gate import Gate
-from service.security.tokens import entry, new_token, read_tokens
+from limelight_bundle.errors import LimelightError
+from limelight_service.errors import ForbiddenError, UnauthenticatedError
+from limelight_service.observability.metrics import Metrics
+from limelight_service.security.caller import Caller, calling
+from limelight_service.security.gate import Gate
+from limelight_service.security.tokens import entry, new_token, read_tokens
 
 TOKEN = new_token()
 TOKENS = read_tokens(entry("site", TOKEN, {"methods": ["Predict"]}).encode())

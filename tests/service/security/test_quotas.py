@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundle.errors import TooLargeError
-from service.errors import QuotaError
-from service.observability.metrics import Metrics
-from service.security.caller import Caller, Quota
-from service.security.quotas import Quotas
+from limelight_bundle.errors import TooLargeError
+from limelight_service.errors import QuotaError
+from limelight_service.observability.metrics import Metrics
+from limelight_service.security.caller import Caller, Quota
+from limelight_service.security.quotas import Quotas
 from tests.service.metered import counted
 
 

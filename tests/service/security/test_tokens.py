@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limelight import cli
-from service.errors import UnauthenticatedError
-from service.security.caller import ANYBODY, Globs
-from service.security.tokens import ADMIN_METHODS, METHODS, TokensError, entry, new_token, read_tokens
+from limelight_service.errors import UnauthenticatedError
+from limelight_service.security.caller import ANYBODY, Globs
+from limelight_service.security.tokens import ADMIN_METHODS, METHODS, TokensError, entry, new_token, read_tokens
 
 DIGEST = hashlib.sha256(b"secret").hexdigest()
 

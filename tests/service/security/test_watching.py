@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bundle.errors import LimelightError
-from service.observability.metrics import Metrics
-from service.security.watching import Watched
+from limelight_bundle.errors import LimelightError
+from limelight_service.observability.metrics import Metrics
+from limelight_service.security.watching import Watched
 from tests.service.metered import counted
 
 

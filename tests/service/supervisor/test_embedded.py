@@ -10,11 +10,11 @@ import grpc
 import numpy as np
 import pytest
 
-from bundle.wire import to_array
 from limelight.v1 import service_pb2
-from service.configuration import load_settings
-from service.frontend.transport.status import StatusError
-from service.supervisor.embedded import embedded
+from limelight_bundle.wire import to_array
+from limelight_service.configuration import load_settings
+from limelight_service.frontend.transport.status import StatusError
+from limelight_service.supervisor.embedded import embedded
 from tests.kit.serving import Running, attend, generate, predict, serving, text
 
 

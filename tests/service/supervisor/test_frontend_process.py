@@ -4,10 +4,10 @@ import asyncio
 import socket
 from contextlib import suppress
 
-from service.ipc import control
-from service.ipc.control import ControlLink
-from service.ipc.remote import RemoteEngine
-from service.supervisor.frontend_process import FrontendServing
+from limelight_service.ipc import control
+from limelight_service.ipc.control import ControlLink
+from limelight_service.ipc.remote import RemoteEngine
+from limelight_service.supervisor.frontend_process import FrontendServing
 
 
 class Nobody:

@@ -14,8 +14,8 @@ import pytest
 
 import limelight
 from limelight.v1 import service_pb2
-from service.codecs.oip import open_inference_pb2 as pb
-from service.security.tokens import entry, new_token
+from limelight_service.codecs.oip import open_inference_pb2 as pb
+from limelight_service.security.tokens import entry, new_token
 from tests.hostile.swaps import swap
 from tests.kit import bundles
 from tests.kit.processes import engines, process, scrape, started

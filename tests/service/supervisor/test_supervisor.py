@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limelight.v1 import admin_pb2, service_pb2, service_pb2_grpc, values_pb2
-from service.supervisor.restarts import Restarts
+from limelight_service.supervisor.restarts import Restarts
 from tests.kit import bundles
 from tests.kit.processes import alive, children, engines, frontends, process, scrape, started
 from tests.kit.serving import Running, eventually, free_port, generate, predict, refusal, serving, text

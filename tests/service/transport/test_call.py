@@ -8,16 +8,16 @@ import pytest
 from google.rpc import status_pb2
 
 from limelight.v1 import service_pb2
-from service.admission.connections import ConnectionQueues
-from service.admission.drain import DrainGate
-from service.admission.memory import MemoryBudget
-from service.admission.uploads import UploadLimiter, UploadSlots
-from service.codecs.v1.service import SERVICE
-from service.frontend.transport.calls import Calls
-from service.frontend.transport.parsing import Parsing
-from service.frontend.transport.reading import Reading
-from service.frontend.transport.response_sender import ResponseSender
-from service.observability.metrics import Metrics
+from limelight_service.admission.connections import ConnectionQueues
+from limelight_service.admission.drain import DrainGate
+from limelight_service.admission.memory import MemoryBudget
+from limelight_service.admission.uploads import UploadLimiter, UploadSlots
+from limelight_service.codecs.v1.service import SERVICE
+from limelight_service.frontend.transport.calls import Calls
+from limelight_service.frontend.transport.parsing import Parsing
+from limelight_service.frontend.transport.reading import Reading
+from limelight_service.frontend.transport.response_sender import ResponseSender
+from limelight_service.observability.metrics import Metrics
 from tests.service.metered import counted
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
-from service.frontend.transport.grpc_leak import free_failed
-from service.frontend.transport.response_sender import ResponseSender
+from limelight_service.frontend.transport.grpc_leak import free_failed
+from limelight_service.frontend.transport.response_sender import ResponseSender
 from tests.kit import bundles
 from tests.kit.serving import serving
 

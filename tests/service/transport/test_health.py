@@ -8,7 +8,7 @@ from grpc_health.v1 import health_pb2
 
 import limelight
 from limelight import cli
-from service.frontend.transport.health import NOT_SERVING, SERVING, Health
+from limelight_service.frontend.transport.health import NOT_SERVING, SERVING, Health
 from tests.kit.serving import Running, serving
 
 

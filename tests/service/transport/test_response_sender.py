@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from service.frontend.transport.response_sender import ResponseSender, hang_up
+from limelight_service.frontend.transport.response_sender import ResponseSender, hang_up
 
 
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])

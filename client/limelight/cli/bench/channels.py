@@ -8,7 +8,8 @@ from typing import Any
 
 import grpc
 
-from limelight import aio, errors, transport
+from limelight import aio, transport
+from limelight.base import errors
 from limelight.cli.bench.load import OK, Reply, Send
 from limelight.cli.connection import Connection
 from limelight.security import Security

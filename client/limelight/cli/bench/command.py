@@ -11,7 +11,10 @@ from typing import Annotated
 import grpc
 import typer
 
-from limelight.cli import CommandError, as_json, options
+from limelight.base.commands import CommandError
+from limelight.base.errors import Unavailable
+from limelight.base.version import version as client_version
+from limelight.cli import as_json, options
 from limelight.cli.bench import compare, http, native, oip, page, progress
 from limelight.cli.bench.lengths import read_lengths
 from limelight.cli.bench.load import OK, Load, Recorder, Send, run
@@ -19,10 +22,8 @@ from limelight.cli.bench.protocols import Calls, Open, Protocol, Question, Wires
 from limelight.cli.bench.ramp import find_knee
 from limelight.cli.bench.report import Ramp, Report, Setup, outcome_of, print_report
 from limelight.cli.connection import Connection, with_connection_options
-from limelight.errors import Unavailable
 from limelight.files import write_file
 from limelight.records import json_types
-from limelight.version import version as client_version
 
 _PROTOCOLS: Mapping[Protocol, Open] = {
     Protocol.limelight: native.opened,

@@ -14,14 +14,14 @@ import numpy as np
 from google.protobuf import json_format
 
 from limelight import calls
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
+from limelight.base.errors import Unavailable
+from limelight.base.tensors import to_tensor
 from limelight.cli.bench import native
 from limelight.cli.bench.load import OK, Reply, Send
 from limelight.cli.bench.protocols import Calls, Question, Wires
 from limelight.cli.connection import Connection
-from limelight.errors import Unavailable
 from limelight.security import Security
-from limelight.tensors import to_tensor
 from limelight.v1 import service_pb2
 
 _UNAVAILABLE, _LATE = "UNAVAILABLE", "DEADLINE_EXCEEDED"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
 
 COUNT = 256
 """Number of different inputs that are made of a distribution."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from limelight.cli import CommandError
-from limelight.strings import decode_utf8
+from limelight.base.commands import CommandError
+from limelight.base.strings import decode_utf8
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

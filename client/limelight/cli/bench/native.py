@@ -7,7 +7,8 @@ from itertools import cycle, islice
 from typing import Any
 
 from limelight import calls, requests
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
+from limelight.base.values import Input, to_instance
 from limelight.cli.bench import channels, lengths
 from limelight.cli.bench.lines import file_of, read_lines
 from limelight.cli.bench.protocols import Calls, Question, Wires
@@ -15,7 +16,6 @@ from limelight.cli.connection import Connection
 from limelight.cli.inputs import named_value, read_instance
 from limelight.descriptions import Model
 from limelight.v1 import service_pb2, values_pb2
-from limelight.values import Input, to_instance
 
 _SERVICE = "limelight.v1.AttentionService"
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
 from limelight.cli.bench import channels, lengths
 from limelight.cli.bench import open_inference_pb2 as pb
 from limelight.cli.bench.lines import file_of, read_lines

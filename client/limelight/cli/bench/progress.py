@@ -5,8 +5,8 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from limelight.base.streams import show_progress
 from limelight.cli.bench.load import OK, Recorder
-from limelight.cli.streams import show_progress
 
 _PAUSE = 0.25  # seconds
 _RECENT = 1000  # calls that the latencies of the line are of

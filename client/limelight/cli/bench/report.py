@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
+from limelight.base.streams import flush
 from limelight.cli.bench.load import OK, Recorder
-from limelight.cli.streams import flush
 
 FORMAT = 1
 _NAMED = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9}

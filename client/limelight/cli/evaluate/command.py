@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from limelight.cli import CommandError, options
+from limelight.base.commands import CommandError
+from limelight.base.streams import show_progress
+from limelight.cli import options
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.evaluate.data import read_data
 from limelight.cli.evaluate.page import page
 from limelight.cli.evaluate.table import lines
-from limelight.cli.streams import show_progress
 from limelight.evaluation.measures import ALL
 from limelight.evaluation.measures.measure import Measure
 from limelight.evaluation.running import evaluate as evaluate_model

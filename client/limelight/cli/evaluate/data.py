@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from limelight.cli import CommandError
+from limelight.base.commands import CommandError
+from limelight.base.errors import InputError
 from limelight.cli.input_rows import instance_of, rows
 from limelight.descriptions import Model
-from limelight.errors import InputError
 from limelight.evaluation.report import Failure
 from limelight.evaluation.rows import Row, read_evidence
 from limelight.evaluation.running import Data

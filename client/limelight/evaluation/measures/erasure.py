@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from limelight.base.strings import word_spans
 from limelight.evaluation.measures.measure import (
     Measure,
     Seen,
@@ -18,7 +19,6 @@ from limelight.evaluation.measures.measure import (
     probability_of,
 )
 from limelight.evaluation.replies import Reply
-from limelight.evaluation.rows import word_spans
 from limelight.evaluation.statistics import rank_correlation
 from limelight.maps import AttentionMap
 from limelight.v1 import values_pb2

@@ -5,12 +5,12 @@ from itertools import groupby
 
 import numpy as np
 
+from limelight.base.optional import package
 from limelight.descriptions import MapInfo
 from limelight.evaluation.flow import flow, rollout
 from limelight.evaluation.measures.measure import Measure, Seen, Setting, Work, each_map, means
 from limelight.evaluation.rows import covered
 from limelight.evaluation.statistics import average_precision, rank_correlation
-from limelight.optional import package
 
 NAME = "flow"
 MOST_KEYS, MOST_ROWS, OUTPUTS = 32, 16, 2

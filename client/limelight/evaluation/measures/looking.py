@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from limelight.base.errors import Error
 from limelight.descriptions import MapInfo
-from limelight.errors import Error
 from limelight.evaluation.asking import changed
 from limelight.evaluation.measures.measure import (
     Measure,

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limelight.attended import Attended
+from limelight.base.errors import Error
 from limelight.descriptions import MapInfo, Model
-from limelight.errors import Error
 from limelight.evaluation.asking import Asking, forced
 from limelight.evaluation.replies import Reply
 from limelight.evaluation.rows import Row

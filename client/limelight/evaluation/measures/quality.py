@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from limelight.base.optional import package
 from limelight.evaluation.asking import forced
 from limelight.evaluation.measures.measure import NO_LABELS, Measure, Seen, Setting, Work
 from limelight.evaluation.measures.texts import are_phones, meteor
 from limelight.evaluation.replies import COMPARED
 from limelight.evaluation.samples import FEWER_RESAMPLES, Curve, Figure, figure
-from limelight.optional import package
 
 NAME = "answers"
 

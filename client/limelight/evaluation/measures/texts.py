@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from limelight.optional import package
+from limelight.base.optional import package
 
 # Of the ARPAbet, and what TIMIT's transcripts add: closures of stops, reduced sounds, silences (Garofolo et al. 1993).
 PHONES = frozenset(

@@ -1,0 +1,174 @@
+"""Conversion of an instance, as callers send it, to a row of tensors."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from limelight.base.suggestions import similar
+from limelight.v1 import attention_pb2, model_pb2
+from limelight_bundle.errors import BundleError, InputError, OutOfRangeError
+from limelight_bundle.label_sets import fixed_labels
+from limelight_bundle.preprocess.input_steps import InputSteps
+from limelight_bundle.preprocess.step_types import PreprocessedInput, StepContext
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.rows import BoundTensor, Labels, Row, bound_tensors
+from limelight_bundle.tokenizer_files import read_tokenizer
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.values import Array, Instance, TensorValue
+from limelight_bundle.wire import input_path
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Upper limits of inputs for all models; 0 for no limit.
+
+    Attributes:
+        characters: characters of a text, or of all sentences of a document.
+        pixels: pixels of an image.
+    """
+
+    characters: int = 0
+    pixels: int = 0
+
+    def of(self, limits: model_pb2.Limits) -> model_pb2.Limits:
+        """Return the lower of a model's own limits and these."""
+        return model_pb2.Limits(
+            max_characters=_lower(limits.max_characters, self.characters),
+            max_pixels=_lower(limits.max_pixels, self.pixels),
+            max_audio_seconds=limits.max_audio_seconds,
+        )
+
+
+_NO_BOUNDS = Bounds()
+
+
+class Preprocessor:
+    """Turns instances into rows as one bundle declares; safe to use from several threads.
+
+    Raises:
+        BundleError: a tokenizer is invalid, or a step does not fit its input.
+    """
+
+    def __init__(self, folder: BundleFolder, bounds: Bounds = _NO_BOUNDS) -> None:
+        tokenizers = {
+            step.tokenize.tokenizer: read_tokenizer(folder.file(step.tokenize.tokenizer))
+            for each in folder.bundle.preprocessing
+            for step in each.steps
+            if step.HasField("tokenize")
+        }
+        self._set_up(folder.bundle, tokenizers, bounds)
+
+    @classmethod
+    def from_parts(cls, bundle: bundle_pb2.Bundle, tokenizers: Mapping[str, str]) -> "Preprocessor":
+        """Build a preprocessor without a folder. tokenizers: text of each tokenizer file by name."""
+        preprocessor = cls.__new__(cls)
+        preprocessor._set_up(bundle, tokenizers, _NO_BOUNDS)
+        return preprocessor
+
+    def _set_up(self, bundle: bundle_pb2.Bundle, tokenizers: Mapping[str, str], bounds: Bounds) -> None:
+        self._description = bundle.description
+        limits = bounds.of(bundle.description.limits)
+        self._fixed_labels = fixed_labels(bundle.description)
+        steps = {each.input: each.steps for each in bundle.preprocessing}
+        for name in steps.keys() - {each.name for each in bundle.description.inputs}:
+            raise BundleError(f"there is preprocessing of the input {name!r}, which the model does not have")
+        # Input steps include generated tokens, which are unknown here.
+        grown = attention_pb2.LABEL_KIND_INPUT_STEPS
+        known: dict[str, list[model_pb2.LabelSetDescription]] = {}
+        for labels in bundle.description.label_sets:
+            if labels.kind != grown:
+                known.setdefault(labels.input, []).append(labels)
+        tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
+        self._tensors = tuple(tensors.values())
+        self._inputs = {
+            each.name: InputSteps(
+                StepContext(
+                    each,
+                    {tensor.name: tensors[tensor.name] for tensor in each.tensors},
+                    known.get(each.name, ()),
+                    limits,
+                    tokenizers,
+                ),
+                steps.get(each.name, ()),
+            )
+            for each in bundle.description.inputs
+        }
+
+    def row(self, instance: Instance, *, field: str = "", truncate: bool = False) -> Row:
+        """Check and convert one instance; `field` is its path in the request, such as `instances[3]`.
+
+        Raises:
+            InputError: names the input that is missing, unknown, of the wrong kind, or too large.
+        """
+        self._check_names(instance, field)
+        prepared: list[PreprocessedInput] = []
+        for name, steps in self._inputs.items():
+            value = instance.get(name)
+            if value is not None and not (isinstance(value, TensorValue) and steps.is_own_tensor):
+                prepared.append(steps.run(value, field=input_path(field, name), truncate=truncate))
+                continue
+            sent = {each.name: instance[each.name] for each in steps.description.tensors if each.name in instance}
+            if sent:
+                prepared.append(steps.check_sent_tensors(sent, field=field))
+            elif not steps.description.optional:
+                raise InputError(input_path(field, name), f"is missing; the model takes {self._expected()}")
+        return self._merge(prepared, field)
+
+    def _check_names(self, instance: Instance, field: str) -> None:
+        known = set(self._inputs) | {
+            tensor.name for steps in self._inputs.values() for tensor in steps.description.tensors
+        }
+        for name in instance:
+            if name not in known:
+                takes = f"{self._expected()}{similar(name, sorted(known))}"
+                raise InputError(input_path(field, name), f"is not an input of the model; the model takes {takes}")
+        for name, steps in self._inputs.items():
+            for tensor in steps.description.tensors:
+                if name in instance and tensor.name in instance and tensor.name != name:
+                    raise InputError(
+                        input_path(field, tensor.name), f"is a tensor of the input {name!r}; send one of the two"
+                    )
+
+    def _expected(self) -> str:
+        kinds = model_pb2.InputKind
+        return ", ".join(
+            f"{name!r} ({kinds.Name(steps.description.kind).removeprefix('INPUT_KIND_').lower()}"
+            + (", optional)" if steps.description.optional else ")")
+            for name, steps in self._inputs.items()
+        )
+
+    def _merge(self, prepared: list[PreprocessedInput], field: str) -> Row:
+        tensors: dict[str, Array] = {}
+        sizes: dict[str, int] = {}
+        labels: dict[str, Labels] = dict(self._fixed_labels)
+        for each in prepared:
+            tensors |= each.tensors
+            labels |= each.labels
+            for name, size in each.sizes.items():
+                if sizes.setdefault(name, size) != size:
+                    raise InputError(
+                        input_path(field, each.input), f"has {size} for {name} where another input has {sizes[name]}"
+                    )
+        _check_indices(tensors, self._tensors, sizes, field)
+        return Row(tensors, sizes, labels, any(each.truncated for each in prepared))
+
+
+def _lower(own: int, bound: int) -> int:
+    return min(own, bound) if own and bound else own or bound
+
+
+def _check_indices(
+    tensors: Mapping[str, Array], bound: Iterable[BoundTensor], sizes: Mapping[str, int], field: str
+) -> None:
+    """Check that indices refer to entries of their own instance."""
+    for each in bound:
+        if each.indexes and each.name in tensors:
+            array, count = tensors[each.name], sizes.get(each.indexes, 0)
+            outside = (array < 0) | (array >= count)
+            if outside.any():
+                place = [int(index) for index in np.argwhere(outside)[0]]
+                raise OutOfRangeError(
+                    f"{input_path(field, each.name)}.tensor.data",
+                    f"has {int(array[tuple(place)])} at {place}; there are {count} for {each.indexes}",
+                )

@@ -1,0 +1,76 @@
+"""Checks of tensors from callers or from preprocessing."""
+
+import numpy as np
+
+from limelight.v1 import model_pb2
+from limelight_bundle.errors import InputError, OutOfRangeError
+from limelight_bundle.values import Array
+from limelight_bundle.wire import DTYPES, data_type_name, data_type_of
+
+
+def check_tensor(
+    array: Array, description: model_pb2.TensorDescription, field: str, *, may_be_empty: bool = False
+) -> None:
+    """Check a tensor against the model's description.
+
+    Args:
+        may_be_empty: whether the first axis may have size 0.
+    Raises:
+        InputError: wrong type or rank, a wrong, too large or empty axis, NaN or infinity.
+        OutOfRangeError: an integer outside its range.
+    """
+    if array.dtype != DTYPES[description.data_type]:
+        wanted = data_type_name(description.data_type)
+        raise InputError(f"{field}.data_type", f"is {data_type_name(data_type_of(array))}; expected {wanted}")
+    dimensions = description.dimensions
+    if array.ndim != len(dimensions):
+        names = ", ".join(dimension.name for dimension in dimensions)
+        raise InputError(f"{field}.shape", f"has {array.ndim} axes; expected [{names}], without a batch axis")
+    for axis, (dimension, size) in enumerate(zip(dimensions, array.shape, strict=True)):
+        if dimension.size and size != dimension.size:
+            raise InputError(f"{field}.shape", f"has {size} for {dimension.name}, which is always {dimension.size}")
+        if size == 0 and not (may_be_empty and axis == 0):
+            raise InputError(f"{field}.shape", f"has size 0 along {dimension.name}")
+        if dimension.maximum and size > dimension.maximum:
+            raise InputError(
+                f"{field}.shape", f"has {size} for {dimension.name}; at most {dimension.maximum} are allowed"
+            )
+    if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+        raise InputError(f"{field}.data", "has NaN or infinity")
+    if np.issubdtype(array.dtype, np.integer):
+        _check_range(array, description, field)
+
+
+def _check_range(array: Array, description: model_pb2.TensorDescription, field: str) -> None:
+    outside = np.zeros(array.shape, dtype=np.bool_)
+    limits = []
+    if description.HasField("minimum"):
+        outside |= array < description.minimum
+        limits.append(f"from {description.minimum}")
+    if description.HasField("maximum"):
+        outside |= array > description.maximum
+        limits.append(f"to {description.maximum}")
+    if description.HasField("fill"):
+        outside &= array != description.fill
+    if outside.any():
+        place = tuple(int(index) for index in np.argwhere(outside)[0])
+        raise OutOfRangeError(
+            f"{field}.data", f"has {int(array[place])} at {list(place)}; values are {' '.join(limits)}"
+        )
+
+
+def real_places(array: Array, description: model_pb2.TensorDescription, field: str) -> Array:
+    """Return the mask of real values: all, or where rows may differ in length, those before the fill.
+
+    Raises:
+        InputError: the fill precedes a real value, or a row has no real value.
+    """
+    if not description.HasField("fill"):
+        return np.ones(array.shape, dtype=np.bool_)
+    mask: Array = array != description.fill
+    lengths = mask.sum(axis=-1, keepdims=True)
+    if not np.array_equal(mask, np.arange(array.shape[-1]) < lengths):
+        raise InputError(f"{field}.data", f"has padding ({description.fill:g}) before a real value")
+    if (lengths == 0).any():
+        raise InputError(f"{field}.data", "has a row that is all padding")
+    return mask

@@ -1,0 +1,177 @@
+"""Conversion between protocol messages and values; detects every invalid tensor."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from limelight.v1 import attention_pb2, values_pb2
+from limelight_bundle.errors import InputError
+from limelight_bundle.rows import Labels
+from limelight_bundle.values import Array, Audio, Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
+
+DTYPES: dict[int, np.dtype[Any]] = {
+    values_pb2.DATA_TYPE_FLOAT32: np.dtype("<f4"),
+    values_pb2.DATA_TYPE_FLOAT16: np.dtype("<f2"),
+    values_pb2.DATA_TYPE_FLOAT64: np.dtype("<f8"),
+    values_pb2.DATA_TYPE_INT32: np.dtype("<i4"),
+    values_pb2.DATA_TYPE_INT64: np.dtype("<i8"),
+    values_pb2.DATA_TYPE_UINT8: np.dtype("u1"),
+    values_pb2.DATA_TYPE_BOOL: np.dtype("?"),
+}
+_DATA_TYPES = {dtype: data_type for data_type, dtype in DTYPES.items()}
+_MAX_AXES = 8
+
+
+def data_type_name(data_type: int) -> str:
+    """Return the name of a data type for messages: `FLOAT32`."""
+    if data_type not in values_pb2.DataType.values():
+        return f"unknown data type {data_type}"
+    return str(values_pb2.DataType.Name(data_type)).removeprefix("DATA_TYPE_")
+
+
+def data_type_of(array: Array) -> values_pb2.DataType:
+    """Return the protocol's data type of an array."""
+    return _DATA_TYPES[array.dtype.newbyteorder("<")]  # type: ignore[return-value]
+
+
+def to_tensor(array: Array) -> values_pb2.Tensor:
+    """Encode an array: little-endian, row-major."""
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return values_pb2.Tensor(data_type=data_type_of(little), shape=array.shape, data=little.tobytes())
+
+
+def to_array(tensor: values_pb2.Tensor, field: str) -> Array:
+    """Decode a tensor without a copy; the array is read-only.
+
+    Raises:
+        InputError: type, shape and data of `field` are inconsistent.
+    """
+    dtype = DTYPES.get(tensor.data_type)
+    if dtype is None:
+        raise InputError(f"{field}.data_type", "is not a known data type; set one, such as FLOAT32")
+    shape = tuple(tensor.shape)
+    if len(shape) > _MAX_AXES:
+        raise InputError(f"{field}.shape", f"has {len(shape)} axes; at most {_MAX_AXES} are allowed")
+    if any(size < 0 for size in shape):
+        raise InputError(f"{field}.shape", f"has a negative size: {list(shape)}")
+    expected = math.prod(shape) * dtype.itemsize  # Python integers do not overflow
+    if expected != len(tensor.data):
+        name = data_type_name(tensor.data_type)
+        raise InputError(
+            f"{field}.data", f"has {len(tensor.data)} bytes; {name} of shape {list(shape)} needs {expected}"
+        )
+    if dtype == np.bool_ and (np.frombuffer(tensor.data, np.uint8) > 1).any():
+        raise InputError(f"{field}.data", "has a byte other than 0 and 1 for BOOL")
+    try:
+        return np.frombuffer(tensor.data, dtype=dtype).reshape(shape)
+    except ValueError as error:  # an axis of size 0 beside axes whose product overflows
+        raise InputError(f"{field}.shape", f"is too large: {list(shape)}") from error
+
+
+def value_from_wire(value: values_pb2.Value, field: str) -> Value:
+    """Read a value from its message.
+
+    Raises:
+        InputError: no kind is set, or a kind that no model takes.
+    """
+    kind = value.WhichOneof("kind")
+    if kind == "text":
+        return Text(value.text)
+    if kind == "document":
+        if value.document.WhichOneof("content") == "sentences":
+            return Sentences(tuple(value.document.sentences.texts))
+        return Text(value.document.text)
+    if kind == "pair":
+        return Pair(value.pair.first, value.pair.second)
+    if kind == "image":
+        return Image(value.image)
+    if kind == "audio":
+        return _audio(value.audio, f"{field}.audio")
+    if kind == "graph":
+        return _graph(value.graph, f"{field}.graph")
+    if kind == "tensor":
+        return TensorValue(to_array(value.tensor, f"{field}.tensor"))
+    raise InputError(field, "has no value; set one of text, document, pair, image, audio, graph, tensor")
+
+
+def _audio(audio: values_pb2.Audio, field: str) -> Audio:
+    content = audio.WhichOneof("content")
+    if content is None:
+        raise InputError(field, "has no content; set one of wav, samples")
+    if content == "wav":
+        return Audio(audio.wav)
+    samples = to_array(audio.samples.samples, f"{field}.samples.samples")
+    if samples.dtype != np.float32 or samples.ndim != 1:
+        raise InputError(
+            f"{field}.samples.samples",
+            f"is {data_type_name(data_type_of(samples))} with {samples.ndim} axes; samples are FLOAT32 [sample], mono",
+        )
+    return Audio(samples, audio.samples.sample_rate)
+
+
+def _graph(graph: values_pb2.Graph, field: str) -> Graph:
+    features = to_array(graph.edge_features, f"{field}.edge_features") if graph.HasField("edge_features") else None
+    nodes, edges = to_array(graph.nodes, f"{field}.nodes"), to_array(graph.edges, f"{field}.edges")
+    return Graph(nodes, edges, features, tuple(graph.node_names))
+
+
+def value_to_wire(value: Value) -> values_pb2.Value:
+    """Convert a value to its message."""
+    match value:
+        case Text(text):
+            return values_pb2.Value(text=text)
+        case Sentences(texts):
+            return values_pb2.Value(document=values_pb2.Document(sentences=values_pb2.Sentences(texts=texts)))
+        case Pair(first, second):
+            return values_pb2.Value(pair=values_pb2.Pair(first=first, second=second))
+        case Image(data):
+            return values_pb2.Value(image=data)
+        case Audio(bytes() as wav):
+            return values_pb2.Value(audio=values_pb2.Audio(wav=wav))
+        case Audio(np.ndarray() as samples, rate):
+            sent = values_pb2.AudioSamples(samples=to_tensor(samples), sample_rate=rate)
+            return values_pb2.Value(audio=values_pb2.Audio(samples=sent))
+        case Graph(nodes, edges, features, names):
+            graph = values_pb2.Graph(nodes=to_tensor(nodes), edges=to_tensor(edges), node_names=names)
+            if features is not None:
+                graph.edge_features.CopyFrom(to_tensor(features))
+            return values_pb2.Value(graph=graph)
+        case TensorValue(array):
+            return values_pb2.Value(tensor=to_tensor(array))
+    raise TypeError(f"{type(value).__name__} is no value of an input")
+
+
+def instance_from_wire(instance: values_pb2.Instance, field: str) -> Instance:
+    """Read every value of an instance; `field` is its path, such as `instances[3]`."""
+    return {name: value_from_wire(value, input_path(field, name)) for name, value in instance.inputs.items()}
+
+
+def instance_to_wire(instance: Instance) -> values_pb2.Instance:
+    """Convert values to an instance message."""
+    return values_pb2.Instance(inputs={name: value_to_wire(value) for name, value in instance.items()})
+
+
+def input_path(field: str, name: str) -> str:
+    """Return the path of an input: `instances[3].inputs["text"]`."""
+    return f'{field}.inputs["{name}"]' if field else f'inputs["{name}"]'
+
+
+def labels_to_wire(labels: Labels) -> attention_pb2.LabelSet:
+    """Convert a label set to its message."""
+    return attention_pb2.LabelSet(
+        name=labels.name,
+        kind=labels.kind,  # type: ignore[arg-type]
+        size=labels.size,
+        texts=labels.texts,
+        starts=labels.starts,
+        ends=labels.ends,
+        ids=labels.ids,
+        special=labels.special,
+        parents=labels.parents,
+        parent=labels.parent,
+        inputs=labels.inputs,
+        input_indices=labels.input_indices,
+        grid=labels.grid,
+        words=labels.words,
+    )

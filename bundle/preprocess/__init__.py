@@ -1,5 +1,0 @@
-"""Preprocessing as a bundle declares it: one implementation for training, export and serving."""
-
-from bundle.preprocess.preprocessor import Bounds, Preprocessor
-
-__all__ = ["Bounds", "Preprocessor"]

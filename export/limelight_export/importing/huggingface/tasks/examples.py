@@ -1,0 +1,33 @@
+"""Examples of an imported model: the caller's, or those of this repository that are short enough for it."""
+
+from collections.abc import Iterable, Sequence
+
+from limelight_bundle.errors import InputError
+from limelight_bundle.values import Instance, Text
+from limelight_export.errors import CheckpointError
+from limelight_models.cards.card import Card
+
+
+def text_instances(name: str, texts: Iterable[str]) -> tuple[Instance, ...]:
+    """Return an instance for each text. name: of the input."""
+    return tuple({name: Text(text)} for text in texts)
+
+
+def choose_examples(card: Card, given: Sequence[Instance], own: Sequence[Instance]) -> tuple[Instance, ...]:
+    """Return the caller's examples; without any, those of our own that fit the model's length.
+
+    Raises:
+        CheckpointError: the caller gives none, and none of our own fits.
+    """
+    chosen = tuple(given) or tuple(each for each in own if _fits(card, each))
+    if not chosen:
+        raise CheckpointError("the texts of this repository are too long for the model; give it one: --example TEXT")
+    return chosen
+
+
+def _fits(card: Card, example: Instance) -> bool:
+    try:
+        card.preprocessor().row(example)
+    except InputError:
+        return False
+    return True

@@ -1,0 +1,149 @@
+"""Objects in a picture: their classes, the boxes around them, and where each query looks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from limelight_export.errors import CheckpointError
+from limelight_export.importing.huggingface.architectures.detr import DetectionArchitecture
+from limelight_export.importing.huggingface.attention import run_with_maps
+from limelight_export.importing.huggingface.images import stretched_input
+from limelight_export.importing.huggingface.loading import load_config, load_model
+from limelight_export.importing.huggingface.tasks.classification import labels_of
+from limelight_export.importing.huggingface.tasks.pictures import drawn_examples
+from limelight_export.importing.huggingface.tasks.task import Source
+from limelight_models.attention.weights import Weights
+from limelight_models.cards.card import TrainedModel, TrainingData
+from limelight_models.cards.describe import describe
+from limelight_models.cards.labels import LabelSet
+from limelight_models.cards.maps import Map
+from limelight_models.cards.results import Boxes
+from limelight_models.network import Answer, Network
+
+_THRESHOLD = 0.5
+# Rows and columns of the picture that tells how many pixels a cell has.
+_TRIAL = 256
+
+
+class ImportedDetector(Network):
+    """A DETR of transformers as a network of this repository.
+
+    All of its pictures have one size. So attention needs no mask of padding, and the positions of cells are constants.
+
+    Args:
+        grid: rows and columns of the cells.
+    """
+
+    def __init__(self, model: Any, grid: tuple[int, int]) -> None:
+        super().__init__()
+        self.model = model
+        positions = model.model.position_embedding(
+            shape=torch.Size((1, 1, *grid)),
+            device=torch.device("cpu"),
+            dtype=torch.float32,
+            mask=torch.ones((1, *grid), dtype=torch.bool),
+        )
+        self.positions: Tensor
+        self.register_buffer("positions", positions.flatten(2).transpose(1, 2))
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        pixels, detr = tensors["pixels"], self.model.model
+        features = detr.backbone.model(pixels).feature_maps[-1]
+        encoded, encoder = run_with_maps(
+            detr.encoder,
+            inputs_embeds=detr.input_projection(features).flatten(2).transpose(1, 2),
+            spatial_position_embeddings=self.positions,
+        )
+        queries = detr.query_position_embeddings.weight.expand(pixels.shape[0], -1, -1)
+        decoded, decoder = run_with_maps(
+            detr.decoder,
+            inputs_embeds=torch.zeros_like(queries),
+            object_queries_position_embeddings=queries,
+            spatial_position_embeddings=self.positions,
+            encoder_hidden_states=encoded.last_hidden_state,
+        )
+        found = decoded.last_hidden_state
+        outputs = {
+            "logits": self.model.class_labels_classifier(found),
+            "boxes": self.model.bbox_predictor(found).sigmoid(),
+        }
+        stacks = {"encoder.{}.self": encoder, "decoder.{}.self": decoder, "decoder.{}.cross": decoded.cross_attentions}
+        return Answer(
+            outputs, {name.format(layer): each for name, maps in stacks.items() for layer, each in enumerate(maps)}
+        )
+
+
+def build_object_detection(source: Source[DetectionArchitecture]) -> TrainedModel:
+    """Build a model that finds objects in a picture.
+
+    Raises:
+        CheckpointError: its picture has no whole number of cells, or as of `stretched_input` and `load_model`.
+    """
+    # Older versions of transformers wrote null for dilation, which newer ones do not read.
+    config = load_config(source.checkpoint, without={"dilation"})
+    channels = int(config.backbone_config.num_channels)
+    picture = stretched_input(source.checkpoint, channels, source.options.size)
+    model = load_model(source.checkpoint, "AutoModelForObjectDetection", config=config)
+    cell = _pixels_of_a_cell(model, channels)
+    if picture.rows % cell or picture.columns % cell:
+        raise CheckpointError(
+            f"pictures of {picture.rows} x {picture.columns} pixels are not whole cells of {cell} x {cell}; "
+            f"name multiples of {cell}: --size {_rounded(picture.rows, cell)}x{_rounded(picture.columns, cell)}"
+        )
+    grid = picture.rows // cell, picture.columns // cell
+    cells = picture.cells(*grid)
+    queries = LabelSet(
+        name="queries", kind="latents", names=tuple(f"query {number}" for number in range(int(config.num_queries)))
+    )
+    threshold = source.options.threshold
+    card = describe(
+        name=source.name,
+        title=source.architecture.title,
+        summary="Finds objects in a picture.",
+        inputs=[picture],
+        results=[
+            Boxes(
+                labels=labels_of(config),
+                over=queries,
+                grid=cells,
+                threshold=_THRESHOLD if threshold is None else threshold,
+            )
+        ],
+        maps=_maps(config, cells, queries),
+        taxonomy=source.architecture.taxonomy,
+        citation=source.architecture.citation,
+    )
+    network = ImportedDetector(model, grid)
+    return TrainedModel(network.eval(), card, drawn_examples(source, picture), TrainingData(), ())
+
+
+def _maps(config: Any, cells: LabelSet, queries: LabelSet) -> Mapping[str, Map]:
+    encoder = Weights(heads=int(config.encoder_attention_heads))
+    decoder = Weights(heads=int(config.decoder_attention_heads))
+    maps: dict[str, Map] = {}
+    for layer in range(int(config.encoder_layers)):
+        summary = f"What each cell attends to in layer {layer}."
+        maps[f"encoder.{layer}.self"] = Map(weights=encoder, kind="self", queries=cells, keys=cells, summary=summary)
+    for layer in range(int(config.decoder_layers)):
+        summary = f"Which other queries each query attends to in layer {layer}."
+        maps[f"decoder.{layer}.self"] = Map(
+            weights=decoder, kind="self", queries=queries, keys=queries, summary=summary
+        )
+        summary = f"The cells of the picture that each query attends to in layer {layer}."
+        maps[f"decoder.{layer}.cross"] = Map(
+            weights=decoder, kind="cross", queries=queries, keys=cells, summary=summary
+        )
+    return maps
+
+
+def _pixels_of_a_cell(model: Any, channels: int) -> int:
+    """Return the rows and columns of pixels for which the backbone gives one cell."""
+    with torch.no_grad():
+        features = model.model.backbone.model(torch.zeros(1, channels, _TRIAL, _TRIAL)).feature_maps[-1]
+    return _TRIAL // int(features.shape[-1])
+
+
+def _rounded(size: int, cell: int) -> int:
+    return max(1, round(size / cell)) * cell

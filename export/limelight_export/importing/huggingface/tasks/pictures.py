@@ -1,0 +1,117 @@
+"""Parts of all tasks of pictures: the network around an encoder of transformers, its input and its maps."""
+
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from PIL import Image as Pillow
+from torch import Tensor, nn
+
+from limelight_bundle.values import Image, Instance
+from limelight_export.errors import CheckpointError, ExportError
+from limelight_export.importing.huggingface.architectures.architecture import VisionArchitecture
+from limelight_export.importing.huggingface.attention import run_with_maps
+from limelight_export.importing.huggingface.images import image_input
+from limelight_export.importing.huggingface.tasks.task import Source
+from limelight_models.attention.weights import Weights
+from limelight_models.cards.card import TrainedModel, TrainingData
+from limelight_models.cards.describe import describe
+from limelight_models.cards.inputs import ImageInput
+from limelight_models.cards.maps import Map
+from limelight_models.cards.results import Result
+from limelight_models.network import Answer, Network
+
+# The outputs of a card from what a transformers model returns.
+PictureHead = Callable[[Any], Mapping[str, Tensor]]
+
+
+class ImportedPictureEncoder(Network):
+    """An encoder of pictures of transformers as a network of this repository.
+
+    Args:
+        head: the card's outputs from the model's; a module where it has weights.
+        maps: names of the maps, one a layer.
+    """
+
+    def __init__(self, model: nn.Module, head: PictureHead, maps: Sequence[str]) -> None:
+        super().__init__()
+        self.model = model
+        self.head = head
+        self._maps = tuple(maps)
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        output, maps = run_with_maps(self.model, pixel_values=tensors["pixels"])
+        if len(maps) != len(self._maps):
+            raise ExportError(f"{type(self.model).__name__} returns {len(maps)} maps, not {len(self._maps)}")
+        return Answer(self.head(output), dict(zip(self._maps, maps, strict=True)))
+
+
+def picture_model(
+    source: Source[VisionArchitecture],
+    config: Any,
+    load: Callable[[], nn.Module],
+    head: PictureHead,
+    *,
+    result: Result,
+    summary: str,
+    default_to_square: bool = True,
+) -> TrainedModel:
+    """Put an encoder of pictures together for export.
+
+    Args:
+        config: of the encoder.
+        load: loads it, once its picture is known to be one that can be read.
+        summary: sentence that says what the model does.
+        default_to_square: as of `image_input`.
+    Raises:
+        CheckpointError: it takes pictures or patches that are not square, the caller gives examples, or as of
+            `image_input` and `load`.
+    """
+    architecture = source.architecture
+    size, patch = config.image_size, config.patch_size
+    if not (isinstance(size, int) and isinstance(patch, int)) or patch < 1 or size % patch:
+        raise CheckpointError(f"config.json states pictures of {size} in patches of {patch}; both are square")
+    picture = image_input(source.checkpoint, size, int(config.num_channels), default_to_square=default_to_square)
+    patches = picture.patches(patch, leading=architecture.leading)
+    weights = Weights(heads=int(config.num_attention_heads))
+    maps = {
+        f"encoder.{layer}.self": Map(
+            weights=weights,
+            kind="self",
+            queries=patches,
+            keys=patches,
+            summary=f"What each patch attends to in layer {layer}.",
+        )
+        for layer in range(int(config.num_hidden_layers))
+    }
+    card = describe(
+        name=source.name,
+        title=architecture.title,
+        summary=summary,
+        inputs=[picture],
+        results=[result],
+        maps=maps,
+        taxonomy=architecture.taxonomy,
+        citation=architecture.citation,
+    )
+    examples = drawn_examples(source, picture)
+    network = ImportedPictureEncoder(load(), head, list(maps))
+    return TrainedModel(network.eval(), card, examples, TrainingData(), ())
+
+
+def drawn_examples(source: Source[Any], picture: ImageInput) -> tuple[Instance, ...]:
+    """Draw two pictures. Raises CheckpointError where the caller gives examples."""
+    if source.options.examples:
+        raise CheckpointError("examples of this model would be pictures; they are drawn")
+    return tuple({picture.name: Image(_drawn(number))} for number in range(2))
+
+
+def _drawn(number: int) -> bytes:
+    """Draw a picture of coloured waves, as a PNG file."""
+    rows, columns = np.mgrid[0:96, 0:128] / 32
+    waves = [np.sin((channel + 1) * rows + number) * np.cos((3 - channel) * columns) for channel in range(3)]
+    pixels = np.stack([127.5 + 127.5 * each for each in waves], axis=-1).astype(np.uint8)
+    file = BytesIO()
+    Pillow.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()

@@ -1,0 +1,160 @@
+"""Models with an encoder of pictures and one of texts: either by itself, or classes of pictures that are texts."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from limelight_bundle.tokenizer_files import load_tokenizer
+from limelight_export.errors import CheckpointError
+from limelight_export.importing.huggingface.architectures.architecture import EncoderArchitecture, VisionArchitecture
+from limelight_export.importing.huggingface.architectures.clip import TwoTowerArchitecture
+from limelight_export.importing.huggingface.attention import run_eager
+from limelight_export.importing.huggingface.loading import load_config, load_model
+from limelight_export.importing.huggingface.tasks.encoder import EncoderParts, encoder_model, text_input
+from limelight_export.importing.huggingface.tasks.pictures import picture_model
+from limelight_export.importing.huggingface.tasks.task import Source
+from limelight_export.importing.huggingface.text import read_tokenizer, token_limit
+from limelight_models.cards.card import TrainedModel
+from limelight_models.cards.results import Classes, Vector
+
+_TEXT_MODEL, _VISION_MODEL = "CLIPTextModelWithProjection", "CLIPVisionModelWithProjection"
+# The end of a text is found by its id, or is the largest id: padding must be neither.
+_PADDING = 0
+
+
+def build_text_embedding(source: Source[TwoTowerArchitecture]) -> TrainedModel:
+    """Build a model that maps a text to a vector. Raises: CheckpointError where it cannot be loaded."""
+    text, _ = _towers(source)
+    _refuse_labels(source)
+    parts = _text_parts(source)
+    read = text_input(parts, "A text.")
+    return encoder_model(
+        text,
+        parts,
+        _text_vector,
+        model_input=read,
+        tokens=read.tokens(words=True),
+        results=[Vector(size=int(parts.config.projection_dim), summary="The vector of the text, of length 1.")],
+        summary="Maps a text to a vector that is compared with those of pictures.",
+    )
+
+
+def build_picture_embedding(source: Source[TwoTowerArchitecture]) -> TrainedModel:
+    """Build a model that maps a picture to a vector. Raises: CheckpointError as of `picture_model`."""
+    _, vision = _towers(source)
+    _refuse_labels(source)
+    config = load_config(source.checkpoint).vision_config
+    return picture_model(
+        vision,
+        config,
+        lambda: load_model(source.checkpoint, _VISION_MODEL),
+        _picture_vector,
+        result=Vector(size=int(config.projection_dim), summary="The vector of the picture, of length 1."),
+        summary="Maps a picture to a vector that is compared with those of texts.",
+        default_to_square=False,
+    )
+
+
+class _Similarity(nn.Module):
+    """Scores of classes: the cosines of a picture's vector and the classes', times the model's scale.
+
+    Args:
+        vectors: [class, feature] of length 1.
+    """
+
+    def __init__(self, vectors: Tensor, scale: float) -> None:
+        super().__init__()
+        self.vectors: Tensor
+        self.register_buffer("vectors", vectors)
+        self._scale = scale
+
+    def forward(self, output: Any) -> dict[str, Tensor]:
+        """Compare a picture's vector with those of the classes."""
+        return {"logits": normalize(output.image_embeds, dim=-1) @ self.vectors.T * self._scale}
+
+
+def build_zero_shot(source: Source[TwoTowerArchitecture]) -> TrainedModel:
+    """Build a model that classifies a picture by the texts of its classes, which are encoded once.
+
+    Raises:
+        CheckpointError: labels are missing or not distinct, the prompt has no place for one, a text is too long, or as
+            of `picture_model`.
+    """
+    _, vision = _towers(source)
+    labels, prompt = source.options.labels, source.options.prompt
+    if len(set(labels)) < max(len(labels), 2):
+        raise CheckpointError(
+            "classes are two or more distinct labels: --label cat --label dog, or a file with --labels; "
+            "without labels, --task image-embedding gives the vector of a picture"
+        )
+    if "{}" not in prompt:
+        raise CheckpointError(f"the prompt {prompt!r} has no {{}} in the place of the label")
+    scale = float(torch.as_tensor(_whole(source).logit_scale).exp())
+    vectors = _vectors(source, [prompt.replace("{}", label) for label in labels])
+    config = load_config(source.checkpoint).vision_config
+    return picture_model(
+        vision,
+        config,
+        lambda: load_model(source.checkpoint, _VISION_MODEL),
+        _Similarity(vectors, scale),
+        result=Classes(labels=labels),
+        summary=f"Classifies a picture by the text {prompt!r} of each class.",
+        default_to_square=False,
+    )
+
+
+def _towers(
+    source: Source[TwoTowerArchitecture],
+) -> tuple[Source[EncoderArchitecture], Source[VisionArchitecture]]:
+    """Return the two encoders."""
+    architecture = source.architecture
+    return (
+        Source(source.checkpoint, architecture.text, source.options),
+        Source(source.checkpoint, architecture.vision, source.options),
+    )
+
+
+def _refuse_labels(source: Source[TwoTowerArchitecture]) -> None:
+    if source.options.labels:
+        raise CheckpointError(
+            "a vector has no classes: leave out --label and --labels, or import with --task zero-shot"
+        )
+
+
+def _whole(source: Source[TwoTowerArchitecture]) -> Any:
+    return load_model(source.checkpoint, "CLIPModel")
+
+
+def _text_parts(source: Source[TwoTowerArchitecture]) -> EncoderParts:
+    config = load_config(source.checkpoint).text_config
+    if config.eos_token_id == _PADDING:
+        raise CheckpointError(f"config.json states eos_token_id {_PADDING}, which stands for padding here")
+    config.pad_token_id = _PADDING
+    tokenizer = read_tokenizer(source.checkpoint, int(config.vocab_size))
+    limit = source.tokens_within(token_limit(source.checkpoint, int(config.max_position_embeddings)))
+    return EncoderParts(config, load_model(source.checkpoint, _TEXT_MODEL), tokenizer, limit)
+
+
+def _vectors(source: Source[TwoTowerArchitecture], texts: list[str]) -> Tensor:
+    """Encode texts, each alone: [text, feature] of length 1."""
+    parts = _text_parts(replace(source, options=replace(source.options, max_tokens=0)))
+    tokenizer, vectors = load_tokenizer(parts.tokenizer.text), []
+    for text in texts:
+        ids = tokenizer.encode(text).ids
+        if len(ids) > parts.max_tokens:
+            raise CheckpointError(f"the text {text!r} has {len(ids)} tokens; the model reads {parts.max_tokens}")
+        with torch.no_grad():
+            output = run_eager(parts.model, input_ids=torch.tensor([ids]))
+        vectors.append(normalize(output.text_embeds[0], dim=-1))
+    return torch.stack(vectors)
+
+
+def _text_vector(output: Any, mask: Tensor) -> dict[str, Tensor]:
+    return {"vector": normalize(output.text_embeds, dim=-1)}
+
+
+def _picture_vector(output: Any) -> dict[str, Tensor]:
+    return {"vector": normalize(output.image_embeds, dim=-1)}

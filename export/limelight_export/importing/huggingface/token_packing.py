@@ -1,0 +1,57 @@
+"""Token packing in modules of transformers, which know nothing of it: hooks while a model is exported.
+
+Between the embeddings and the last layer, layers that treat each token by itself see real tokens alone
+(`limelight_models.attention.token_packing`); projections are unpacked for attention, and what attention returns is
+packed again.
+"""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from torch import Tensor, nn
+
+from limelight_export.importing.huggingface.architectures.architecture import PackingPlaces
+from limelight_models.attention.export_markers import is_marking
+from limelight_models.attention.token_packing import Packing
+
+
+@contextlib.contextmanager
+def packing_tokens(model: nn.Module, places: PackingPlaces | None, mask: Tensor) -> Iterator[None]:
+    """Pack the tokens of a batch while a model runs in an export; otherwise do nothing.
+
+    Args:
+        model: a model of transformers.
+        places: None for a model without packing.
+        mask: BOOL [batch, token], an input of the graph.
+    """
+    if places is None or not is_marking():
+        yield
+        return
+    packing = Packing(mask)
+    base = getattr(model, str(model.base_model_prefix), model)
+    with ExitStack() as hooks:
+        for name, module in base.named_modules():
+            if re.fullmatch(places.packed, name):
+                hooks.callback(module.register_forward_hook(_after(packing.pack)).remove)
+            if re.fullmatch(places.unpacked, name):
+                hooks.callback(module.register_forward_hook(_after(packing.unpack)).remove)
+            if re.fullmatch(places.packed_inputs, name):
+                hooks.callback(module.register_forward_pre_hook(_before(packing.pack)).remove)
+        yield
+
+
+def _after(change: Callable[[Tensor], Tensor]) -> Callable[[nn.Module, Any, Any], Any]:
+    def hook(module: nn.Module, given: Any, output: Any) -> Any:
+        if isinstance(output, Tensor):
+            return change(output)
+        output.last_hidden_state = change(output.last_hidden_state)
+        return output
+
+    return hook
+
+
+def _before(change: Callable[[Tensor], Tensor]) -> Callable[[nn.Module, Any], Any]:
+    return lambda module, given: (change(given[0]), *given[1:])

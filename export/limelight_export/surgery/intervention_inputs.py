@@ -1,0 +1,61 @@
+"""Optional inputs and the output of a graph for interventions; the exporter without PyTorch reads them too."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.values import Array
+from limelight_export.surgery.optional_inputs import declare_optional_input
+
+_FLOAT = onnx.TensorProto.FLOAT
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """Inputs and output of the interventions on one map.
+
+    Attributes:
+        scales: FLOAT [batch, head], ones by default: factor of each head's context vectors.
+        replacement: FLOAT [batch, head, query, key], zeros by default.
+        replaced: FLOAT [batch, head, query, 1], zeros by default: 1 where `replacement` takes the weights' place.
+        uniform: FLOAT [batch, head, query, 1], zeros by default: 1 where uniform weights do.
+        masked: FLOAT output [batch]: the largest replacing weight on a key that the query must not attend to.
+    """
+
+    scales: str
+    replacement: str
+    replaced: str
+    uniform: str
+    masked: str
+
+    @classmethod
+    def of(cls, name: str) -> "Intervention":
+        """Name the inputs and the output of a map's interventions."""
+        return cls(*(f"{name}:{each}" for each in ("scales", "replacement", "replaced", "uniform", "masked")))
+
+    @property
+    def defaults(self) -> dict[str, Array]:
+        """The default of each input."""
+        zeros = np.zeros((1, 1, 1, 1), np.float32)
+        return {
+            self.scales: np.ones((1, 1), np.float32),
+            self.replacement: zeros,
+            self.replaced: zeros,
+            self.uniform: zeros,
+        }
+
+    def fill_binding(self, binding: bundle_pb2.MapBinding) -> None:
+        """State the inputs and the output in a map's binding."""
+        binding.head_scales = self.scales
+        binding.weights_inputs.extend((self.replacement, self.replaced, self.uniform))
+        binding.masked_output = self.masked
+
+
+def declare_intervention(model: onnx.ModelProto, intervention: Intervention) -> None:
+    """Add the inputs of a map's interventions, with their defaults, and their output to a graph."""
+    for name, value in intervention.defaults.items():
+        declare_optional_input(model, name, value, tuple(f"{name}:{axis}" for axis in range(value.ndim)))
+    model.graph.output.append(helper.make_tensor_value_info(intervention.masked, _FLOAT, ["batch"]))

@@ -1,0 +1,119 @@
+"""Replaces intervention markers by standard operators with optional inputs.
+
+Of a map X the graph takes `X:scales`, `X:replacement`, `X:replaced` and `X:uniform`, whose defaults change nothing, and
+puts out `X:masked`. Replacements are padded to the size of the weights, so a batch gives them for the rows that have
+them, as large as those rows are.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from limelight_export.surgery.intervention_inputs import Intervention
+from limelight_export.surgery.node_builder import NodeBuilder
+from limelight_export.surgery.subgraphs import subgraphs
+from limelight_models.attention.export_markers import DOMAIN, INTERVENTION
+
+_FLOAT = onnx.TensorProto.FLOAT
+# Operators that leave the order of a tensor's numbers as it is; Gather takes an axis of size 1 away.
+_SAME_ORDER = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Gather"})
+_TINY = np.float32(1e-30)
+
+
+def expand_interventions(model: onnx.ModelProto, maps: Mapping[str, int]) -> dict[str, Intervention]:
+    """Replace every intervention marker of a model, in place.
+
+    Args:
+        maps: outputs that may be intervened on, with their heads.
+    Returns: the interventions of the maps that seem to be the weights of one marker, in [batch, head, query, key] or
+        without axes of size 1; `limelight_export.verification.interventions` finds the others. Markers of other maps
+        leave no trace. Inputs and outputs are not declared yet.
+    """
+    nodes = list(model.graph.node)
+    makers = {name: node for node in nodes for name in node.output}
+    markers = {
+        node.output[0]: name
+        for name in maps
+        if (node := _marker_of(name, makers)) is not None and _heads(node) == maps[name]
+    }
+    found: dict[str, Intervention] = {}
+    del model.graph.node[:]
+    for node in nodes:
+        if not _is_marker(node):
+            model.graph.node.append(node)
+            continue
+        builder = NodeBuilder(f"{node.output[0]}_")
+        name = markers.get(node.output[0])
+        if name is None:
+            _pass_on(builder, node)
+        else:
+            found[name] = Intervention.of(name)
+            _change(builder, node, found[name])
+        model.graph.node.extend(builder.nodes)
+    for graph in subgraphs(model.graph.node):
+        _drop_inner(graph)
+    kept = [each for each in model.opset_import if each.domain != DOMAIN]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
+    return {name: found[name] for name in maps if name in found}
+
+
+def _marker_of(name: str, makers: Mapping[str, onnx.NodeProto]) -> onnx.NodeProto | None:
+    node = makers.get(name)
+    while node is not None and node.op_type in _SAME_ORDER:
+        node = makers.get(node.input[0])
+    return node if node is not None and _is_marker(node) else None
+
+
+def _heads(node: onnx.NodeProto) -> int:
+    return next(int(each.i) for each in node.attribute if each.name == "heads")
+
+
+def _change(builder: NodeBuilder, node: onnx.NodeProto, inputs: Intervention) -> None:
+    weights, *masks = node.input
+    shape = builder.add("Shape", weights)
+    ones = builder.add("ConstantOfShape", shape, value=numpy_helper.from_array(np.ones(1, np.float32)))
+    allowed = builder.add("Mul", builder.add("Cast", masks[0], to=_FLOAT), ones) if masks else ones
+    row = builder.add("Concat", builder.add("Shape", weights, end=3), builder.integers(1), axis=0)
+    replacement = _padded(builder, inputs.replacement, shape)
+    replaced, uniform = (_padded(builder, each, row) for each in (inputs.replaced, inputs.uniform))
+    total = builder.add("Max", builder.add("ReduceSum", allowed, builder.integers(-1)), builder.constant(_TINY))
+    half = builder.constant(np.float32(0.5))
+    given = builder.add("Where", builder.add("Greater", replaced, half), replacement, weights)
+    equal = builder.add("Div", allowed, total)
+    builder.add("Where", builder.add("Greater", uniform, half), equal, given, output=node.output[0])
+    builder.add("Unsqueeze", inputs.scales, builder.integers(2, 3), output=node.output[1])
+    outside = builder.add("Sub", builder.constant(np.float32(1)), allowed)
+    beyond = builder.add("Mul", builder.add("Mul", builder.add("Abs", replacement), outside), replaced)
+    builder.add("ReduceMax", beyond, builder.integers(1, 2, 3), keepdims=0, output=inputs.masked)
+
+
+def _padded(builder: NodeBuilder, name: str, shape: str) -> str:
+    """Pad a tensor with zeros at the end of each axis."""
+    missing = builder.add("Sub", shape, builder.add("Shape", name))
+    pads = builder.add("Concat", builder.integers(0, 0, 0, 0), missing, axis=0)
+    return builder.add("Pad", name, pads)
+
+
+def _pass_on(builder: NodeBuilder, node: onnx.NodeProto) -> None:
+    builder.add("Identity", node.input[0], output=node.output[0])
+    builder.add("Constant", value=numpy_helper.from_array(np.ones((1, 1, 1, 1), np.float32)), output=node.output[1])
+
+
+def _drop_inner(graph: onnx.GraphProto) -> None:
+    """Drop the markers of a loop's body, whose weights are no output."""
+    nodes = list(graph.node)
+    del graph.node[:]
+    for node in nodes:
+        if _is_marker(node):
+            builder = NodeBuilder(f"{node.output[0]}_")
+            _pass_on(builder, node)
+            graph.node.extend(builder.nodes)
+        else:
+            graph.node.append(node)
+
+
+def _is_marker(node: onnx.NodeProto) -> bool:
+    return (node.domain, node.op_type) == (DOMAIN, INTERVENTION)

@@ -1,0 +1,142 @@
+"""Verification of graphs for interventions: they answer as the model does, and hold the weights that they are given."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import onnx
+
+from limelight_bundle.interventions import intervened_name
+from limelight_bundle.rows import Row
+from limelight_bundle.values import Array
+from limelight_export.execution.generation import forced_chooser, run_generation
+from limelight_export.execution.onnx_runner import GraphGenerationRunner, GraphSession
+from limelight_export.execution.random_inputs import RandomInputs, batch_sizes, collate_rows
+from limelight_export.execution.reference import Reference
+from limelight_export.execution.row_answers import RowAnswer, generation_answer, single_pass_answers
+from limelight_export.exported_graph import ExportedGraph
+from limelight_export.interface import BATCH
+from limelight_export.surgery.intervention_inputs import Intervention
+from limelight_export.verification.comparison import Comparison
+from limelight_export.verification.verify import case_sizes, compare_random_rows
+from limelight_models.cards.card import Card
+
+_ROWS, _STEPS = 3, 3
+_ALLOWED = 1e-5  # absolute difference of weights
+# From the name of a graph for interventions and inputs that change it to the answers of rows.
+_Answer = Callable[[str, Mapping[str, Array]], list[RowAnswer]]
+
+
+def verified_interventions(
+    graphs: Sequence[ExportedGraph], reference: Reference, card: Card, comparison: Comparison
+) -> list[ExportedGraph]:
+    """Verify the graphs for interventions, and keep the interventions of the maps that they change as they should.
+
+    Rows of several sizes share a batch; one of them replaces the weights of a map. Its map must be these weights, and
+    the answers of the others must stay.
+
+    Returns: the graphs, without those for interventions of which no map is left.
+    Raises:
+        ExportError: without an intervention a graph's answers differ from the reference's.
+    """
+    changed = [graph for graph in graphs if graph.interventions]
+    others = [graph for graph in graphs if not graph.interventions]
+    if not changed:
+        return others
+    random_inputs, (sizes, _) = RandomInputs(card, seed=3), case_sizes(card)
+    rows = (
+        random_inputs.rows_of_mixed_sizes(sizes, _ROWS) if sizes else random_inputs.rows({BATCH: _ROWS})
+    )  # a model of single rows gets them one by one
+    answered = _answered if card.generation is None else _generated
+    kept = {name: (graph.name, each) for graph in changed for name, each in graph.interventions.items()}
+    for batch in [[row] for row in rows] if card.single_rows else [rows]:
+        answer = answered(graphs, reference, card, comparison, batch)
+        usual = answer("", {})
+        kept = {
+            name: each for name, each in kept.items() if _is_changed(partial(answer, each[0]), usual, name, each[1])
+        }
+    return [*others, *(_without(graph, kept) for graph in changed if not kept.keys().isdisjoint(graph.interventions))]
+
+
+def _answered(
+    graphs: Sequence[ExportedGraph], reference: Reference, card: Card, comparison: Comparison, rows: Sequence[Row]
+) -> _Answer:
+    """Return what answers rows in one pass."""
+    session, tensors = GraphSession(next(graph for graph in graphs if graph.interventions)), collate_rows(card, rows)
+
+    def answer(graph: str, requests: Mapping[str, Array]) -> list[RowAnswer]:
+        return single_pass_answers(card, session.run(tensors, requests), rows)
+
+    expected = single_pass_answers(card, reference.run(tensors), rows)
+    for found, wanted in zip(answer("", {}), expected, strict=True):
+        comparison.compare_answers(found, wanted, "the graph for interventions")
+    return answer
+
+
+def _generated(
+    graphs: Sequence[ExportedGraph], reference: Reference, card: Card, comparison: Comparison, rows: Sequence[Row]
+) -> _Answer:
+    """Return what answers rows with the same tokens each time."""
+    assert card.generation is not None
+    by_name = {graph.name: graph for graph in graphs}
+    parts = [
+        replace(by_name.get(intervened_name(graph.name), graph), name=graph.name)
+        for graph in graphs
+        if not graph.interventions
+    ]
+    compare_random_rows(parts, reference, card, comparison, 1)
+    (step,) = (graph for graph in parts if graph.name == card.generation.step)
+    vocabulary = next(spec.axes[1] for spec in step.outputs if spec.name == card.generation.scores_output)
+    runner, choose = GraphGenerationRunner(parts, card), RandomInputs(card, seed=4)
+    tokens = choose.integers((len(rows), _STEPS), int(vocabulary))
+
+    def answer(graph: str, requests: Mapping[str, Array]) -> list[RowAnswer]:
+        running = runner.changed(graph.removeprefix(intervened_name("")), requests) if requests else runner
+        tensors = collate_rows(card, rows)
+        trace = run_generation(running, card, tensors, batch_sizes(rows), forced_chooser(tokens))
+        return [generation_answer(card, trace, row, place) for place, row in enumerate(rows)]
+
+    return answer
+
+
+def _is_changed(
+    answer: Callable[[Mapping[str, Array]], Sequence[RowAnswer]],
+    usual: Sequence[RowAnswer],
+    name: str,
+    inputs: Intervention,
+) -> bool:
+    """Tell whether the map of the first row is as it is given, and the other rows are as before."""
+    own = usual[0].maps[name].weights
+    if own.ndim != 3:
+        return False
+    sharper = own.astype(np.float64) ** 2  # attends to the same keys
+    sharper /= np.maximum(sharper.sum(-1, keepdims=True), 1e-30)
+    given = np.zeros((len(usual), *own.shape), np.float32)
+    given[0] = sharper
+    replaced = np.zeros((*given.shape[:3], 1), np.float32)
+    replaced[0] = 1
+    requests = {inputs.replacement: given, inputs.replaced: replaced}
+    answers = answer(requests)
+    pairs = [(answers[0].maps[name].weights, given[0])]
+    for now, before in zip(answers[1:], usual[1:], strict=True):
+        pairs += [(now.maps[key].weights, each.weights) for key, each in before.maps.items()]
+        pairs += [(now.outputs[key], each) for key, each in before.outputs.items()]
+    return all(one.shape == other.shape and np.allclose(one, other, rtol=1e-4, atol=_ALLOWED) for one, other in pairs)
+
+
+def _without(graph: ExportedGraph, kept: Collection[str]) -> ExportedGraph:
+    """Return a graph that has the interventions of some maps alone. kept: those, and of other graphs."""
+    own = {name: each for name, each in graph.interventions.items() if name in kept}
+    dropped = [each for name, each in graph.interventions.items() if name not in kept]
+    if not dropped:
+        return graph
+    model = onnx.ModelProto()
+    model.CopyFrom(graph.model)
+    outputs = [each for each in model.graph.output if each.name not in {one.masked for one in dropped}]
+    names = {name for each in dropped for name in each.defaults}
+    inputs = [each for each in model.graph.input if each.name not in names]  # their defaults stay
+    del model.graph.output[:], model.graph.input[:]
+    model.graph.output.extend(outputs)
+    model.graph.input.extend(inputs)
+    return replace(graph, model=model, interventions=own)

@@ -1,0 +1,121 @@
+"""Writing of a verified model as a bundle."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
+from limelight_bundle.attention_signals import references
+from limelight_bundle.maps import map_key, map_quantities
+from limelight_bundle.names import SAMPLES_FILE
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.samples import Sample, samples_file
+from limelight_bundle.tolerance import Tolerances
+from limelight_bundle.v1 import bundle_pb2
+from limelight_bundle.values import Instance
+from limelight_bundle.wire import instance_to_wire
+from limelight_bundle.writer import write_bundle
+from limelight_export.exported_graph import ExportedGraph
+from limelight_export.interface import map_binding
+from limelight_export.verification.comparison import Comparison
+from limelight_export.writing.external_weights import graph_files
+from limelight_export.writing.library_versions import library_versions
+from limelight_export.writing.samples import example_rows
+from limelight_models.cards.card import Card
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """A model whose graphs are verified.
+
+    Attributes:
+        description: the public description, without version and examples.
+        samples: the reference's answers to the examples, in order.
+        comparison: the comparison of the graphs with the reference.
+    """
+
+    description: model_pb2.ModelDescription
+    card: Card
+    examples: tuple[Instance, ...]
+    samples: tuple[Sample, ...]
+    graphs: tuple[ExportedGraph, ...]
+    comparison: Comparison
+
+
+def write_exported(exported: ExportedModel, repository: Path, *, version: int = 0) -> BundleFolder:
+    """Write REPOSITORY/<model>/<version> completely or not at all.
+
+    Args:
+        version: version to write; 0 for the next one.
+    Raises:
+        BundleError: the bundle cannot be written.
+    """
+    files: dict[str, bytes | Path] = {name: text.encode() for name, text in exported.card.files.items()}
+    files[SAMPLES_FILE] = samples_file(rounded_samples(exported))
+    with TemporaryDirectory() as scratch:
+        for graph in exported.graphs:
+            files |= graph_files(graph.file, graph.model, Path(scratch))
+        return write_bundle(repository, _bundle(exported), files, version=version)
+
+
+def rounded_samples(exported: ExportedModel) -> list[Sample]:
+    """Round the maps of the samples by at most a quarter of their tolerance on a CPU, which is the strictest."""
+    tolerances = Tolerances(exported.comparison.tolerances, "CPUExecutionProvider")
+    return [
+        replace(
+            sample,
+            maps={
+                name: replace(each, weights=tolerances.rounded(name, each.weights))
+                for name, each in sample.maps.items()
+            },
+        )
+        for sample in exported.samples
+    ]
+
+
+def _bundle(exported: ExportedModel) -> bundle_pb2.Bundle:
+    card = exported.card
+    description = model_pb2.ModelDescription()
+    description.CopyFrom(exported.description)
+    del description.examples[:]
+    description.examples.extend(instance_to_wire(each) for each in exported.examples)
+    for each in description.maps:
+        if any(each.name in graph.interventions for graph in exported.graphs):
+            each.interventions.extend((values_pb2.INTERVENTION_KIND_HEAD_SCALES, values_pb2.INTERVENTION_KIND_WEIGHTS))
+    bundle = card.bundle()
+    bundle.description.CopyFrom(description)
+    bundle.graphs.extend(_graph(each) for each in exported.graphs)
+    bundle.maps.extend(
+        _map_binding(exported, each.name, quantity) for each, quantity in map_quantities(description.maps)
+    )
+    bundle.tolerances.extend(exported.comparison.tolerances)
+    bundle.parity.extend(exported.comparison.parity())
+    bundle.library_versions.update(library_versions())
+    rows = example_rows(card, exported.examples)
+    observed = [(sample.maps, row.labels) for sample, row in zip(exported.samples, rows, strict=True)]
+    bundle.attention_references.extend(references(description.maps, observed))
+    return bundle
+
+
+def _graph(graph: ExportedGraph) -> bundle_pb2.OnnxGraph:
+    requested = dict.fromkeys(name for each in graph.optional_maps.values() for name in each.outputs)
+    requested |= dict.fromkeys(each.masked for each in graph.interventions.values())
+    return bundle_pb2.OnnxGraph(
+        name=graph.name,
+        file=graph.file,
+        inputs=[spec.name for spec in graph.inputs],
+        outputs=[*(spec.name for spec in graph.outputs), *requested],
+        packed=graph.packing_masks,
+    )
+
+
+def _map_binding(exported: ExportedModel, name: str, quantity: attention_pb2.Quantity) -> bundle_pb2.MapBinding:
+    key = map_key(name, quantity)
+    graph = next(graph for graph in exported.graphs if any(spec.name == key for spec in graph.outputs))
+    binding = map_binding(exported.card, name, quantity, graph.name)
+    if key in graph.optional_maps:
+        graph.optional_maps[key].fill_binding(binding)
+    for each in exported.graphs:
+        if key in each.interventions:
+            each.interventions[key].fill_binding(binding)
+    return binding

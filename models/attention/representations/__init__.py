@@ -1,5 +1,0 @@
-"""Several representations of one token (BF §3.1.3). One representation is `Attention` itself."""
-
-from models.attention.representations.meta_embedding import MetaEmbedding
-
-__all__ = ["MetaEmbedding"]

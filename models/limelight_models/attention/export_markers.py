@@ -1,0 +1,120 @@
+"""Dot-product attention as one operator of an exported program, so that an exporter sees where it was computed.
+
+`limelight_export.surgery.attention` puts standard operators in its place: fused where nobody asks for the weights,
+whole where somebody does, single rows where only those are wanted. No finished graph has it.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+DOMAIN = "limelight"
+OPERATOR = "DotAttention"
+INTERVENTION = "Intervention"
+# An intervention gives no weight to a key whose score gets such a number or a lower one.
+_MASKED = -1e4
+
+_marking = False
+_intervening = False
+
+
+@contextlib.contextmanager
+def marking() -> Iterator[None]:
+    """Mark attention in what is exported in this block. Whoever exports otherwise gets standard operators."""
+    global _marking
+    before, _marking = _marking, True
+    try:
+        yield
+    finally:
+        _marking = before
+
+
+@contextlib.contextmanager
+def intervening() -> Iterator[None]:
+    """Mark weights that interventions can change in what is exported in this block; attention is computed whole."""
+    global _intervening
+    before, _intervening = _intervening, True
+    try:
+        yield
+    finally:
+        _intervening = before
+
+
+def is_intervening() -> bool:
+    """Tell whether weights are to be marked for interventions."""
+    return _intervening and torch.compiler.is_exporting()
+
+
+def marked_weights(weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Mark weights for `limelight_export.surgery.interventions`; for an export alone.
+
+    Shapes: weights [batch, head, query, key], mask boolean and broadcastable to them -> weights as an intervention
+        leaves them, of the same shape, and the factor of each head's context vectors [batch, head, 1, 1].
+    """
+    masks = [] if mask is None else [mask[(None,) * (4 - mask.dim())]]
+    changed, factor = torch.onnx.ops.symbolic_multi_out(
+        f"{DOMAIN}::{INTERVENTION}",
+        [weights, *masks],
+        {"heads": weights.shape[1] if isinstance(weights.shape[1], int) else 0},
+        dtypes=(weights.dtype, weights.dtype),
+        shapes=(tuple(weights.shape), (*weights.shape[:2], 1, 1)),
+        version=1,
+    )
+    return changed, factor
+
+
+def is_marking() -> bool:
+    """Tell whether attention is to be marked."""
+    return _marking and torch.compiler.is_exporting()
+
+
+def marked_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, *, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """c = softmax(scale · q kᵀ + bias) v, for an export alone: the numbers that it gives mean nothing.
+
+    Shapes: query [batch, head, query, d], key [batch, head, key, d], value [batch, head, key, d_v], mask boolean and
+        broadcastable to [batch, head, query, key], bias of four axes that broadcasts to the same -> context vectors
+        [batch, head, query, d_v], weights [batch, head, query, key]. A bias alone may hold -inf; beside a mask it is
+        finite.
+    """
+    if is_intervening():
+        return _whole_attention(query, key, value, mask, scale, bias)
+    masks = [None if mask is None else mask[(None,) * (4 - mask.dim())], bias]
+    while masks and masks[-1] is None:
+        masks.pop()
+    context_vectors, weights = torch.onnx.ops.symbolic_multi_out(
+        f"{DOMAIN}::{OPERATOR}",
+        [query, key, value, *masks],
+        {"scale": scale},
+        dtypes=(value.dtype, value.dtype),
+        shapes=((*query.shape[:-1], value.shape[-1]), (*query.shape[:-1], key.shape[-2])),
+        version=1,
+    )
+    return context_vectors, weights
+
+
+def _whole_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, bias: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    scores = scale * query @ key.transpose(-2, -1)
+    if mask is None and bias is not None:
+        attends = bias.amax(-1, keepdim=True) > -torch.inf
+        weights = (scores + torch.where(attends, bias, 0)).softmax(-1) * attends
+        mask = bias > _MASKED
+    elif mask is None:
+        weights = scores.softmax(-1)
+    else:  # half of the lowest float: with a bias added it stays finite
+        scores = scores if bias is None else scores + bias
+        weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min / 2).softmax(-1) * mask
+    changed, factor = marked_weights(weights, mask)
+    return changed @ value * factor, changed
+
+
+def can_be_marked(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Tell whether three tensors have the same heads and one batch, as far as an export knows sizes."""
+    heads = {tensor.shape[1] for tensor in (query, key, value)}
+    varies = {isinstance(tensor.shape[0], int) for tensor in (query, key, value)}
+    return all(isinstance(each, int) for each in heads) and len(heads) == 1 and len(varies) == 1

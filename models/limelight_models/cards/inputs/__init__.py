@@ -1,0 +1,33 @@
+"""Inputs: what a caller sends, the tensors that it becomes, by which steps, and what its parts are called on maps."""
+
+from limelight_models.cards.inputs.base import Input, TensorSpec, Tokenizer
+from limelight_models.cards.inputs.signals import AudioInput, ImageInput, PictureSizes
+from limelight_models.cards.inputs.tensors import GraphInput, Noise, TensorInput
+from limelight_models.cards.inputs.texts import (
+    DocumentInput,
+    JoinedPairInput,
+    LinesInput,
+    PairInput,
+    TextInput,
+    WordsInput,
+    forced_target,
+)
+
+__all__ = [
+    "AudioInput",
+    "DocumentInput",
+    "GraphInput",
+    "ImageInput",
+    "Input",
+    "JoinedPairInput",
+    "LinesInput",
+    "Noise",
+    "PairInput",
+    "PictureSizes",
+    "TensorInput",
+    "TensorSpec",
+    "TextInput",
+    "Tokenizer",
+    "WordsInput",
+    "forced_target",
+]

@@ -1,0 +1,121 @@
+"""Pictures and recordings as inputs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from limelight.v1 import model_pb2
+from limelight_bundle.v1 import bundle_pb2
+from limelight_models.cards.inputs.base import Input, TensorSpec
+from limelight_models.cards.labels import LabelSet
+
+
+class PictureSizes(Protocol):
+    """Sizes and brightness of pictures in a model's config."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def mean(self) -> Sequence[float]: ...
+    @property
+    def deviation(self) -> Sequence[float]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageInput(Input):
+    """An image file -> `pixels` float32 [channel, row, column].
+
+    mean, deviation: of pixels from 0 to 1, one a channel.
+    """
+
+    name: str = "image"
+    summary: str = "A picture; it is scaled to the model's size."
+    rows: int
+    columns: int
+    mean: Sequence[float]
+    deviation: Sequence[float]
+    kind = model_pb2.INPUT_KIND_IMAGE
+
+    @classmethod
+    def of(cls, config: "PictureSizes", **changes: Any) -> "ImageInput":
+        """The pictures of a model's config. changes: the name or the summary."""
+        return cls(rows=config.rows, columns=config.columns, mean=config.mean, deviation=config.deviation, **changes)
+
+    @property
+    def tensors(self) -> Sequence[TensorSpec]:
+        sizes = {"channel": len(self.mean), "row": self.rows, "column": self.columns}
+        return [TensorSpec(name="pixels", dimensions=sizes, fixed=True)]
+
+    @property
+    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+        decode = bundle_pb2.DecodeImage(channels=len(self.mean))
+        resize = bundle_pb2.ResizeImage(
+            rows=self.rows,
+            columns=self.columns,
+            fit=bundle_pb2.FIT_STRETCH,
+            resampling=bundle_pb2.RESAMPLING_BILINEAR,
+        )
+        normalise = bundle_pb2.NormaliseImage(scale=1 / 255, mean=self.mean, deviation=self.deviation, tensor="pixels")
+        return [
+            bundle_pb2.PreprocessingStep(decode_image=decode),
+            bundle_pb2.PreprocessingStep(resize_image=resize),
+            bundle_pb2.PreprocessingStep(normalise_image=normalise),
+        ]
+
+    def patches(self, size: int, *, leading: tuple[str, ...] = (), name: str = "patches") -> LabelSet:
+        """Its cells of `size` × `size` pixels, behind some other entries (a class token)."""
+        return self.cells(self.rows // size, self.columns // size, leading=leading, name=name)
+
+    def cells(self, rows: int, columns: int, *, leading: tuple[str, ...] = (), name: str = "cells") -> LabelSet:
+        """So many cells, that cover it evenly; one row of them for the frames of a film."""
+        return LabelSet(name=name, kind="grid", input=self.name, names=leading, grid=(rows, columns))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioInput(Input):
+    """A recording -> `features` float32 [mel, frame], the logarithm of its mel spectrogram (`LogMel` of bundle.proto).
+
+    sample_rate: samples a second. window, hop: samples of a window, and between two. mels: number of filters, up to
+    highest_frequency in Hz. frames: of every recording; the card's `max_audio_seconds` is no more.
+    """
+
+    name: str = "audio"
+    summary: str
+    sample_rate: int
+    window: int
+    hop: int
+    mels: int
+    highest_frequency: float
+    frames: int
+    kind = model_pb2.INPUT_KIND_AUDIO
+
+    @property
+    def seconds(self) -> float:
+        """Length of the longest recording."""
+        return self.frames * self.hop / self.sample_rate
+
+    @property
+    def tensors(self) -> Sequence[TensorSpec]:
+        return [TensorSpec(name="features", dimensions={"mel": self.mels, "mel_frame": self.frames}, fixed=True)]
+
+    @property
+    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+        log_mel = bundle_pb2.LogMel(
+            window=self.window,
+            hop=self.hop,
+            mels=self.mels,
+            highest_frequency=self.highest_frequency,
+            frames=self.frames,
+            tensor="features",
+        )
+        return [
+            bundle_pb2.PreprocessingStep(decode_audio=bundle_pb2.DecodeAudio(sample_rate=self.sample_rate)),
+            bundle_pb2.PreprocessingStep(log_mel=log_mel),
+        ]
+
+    def joined_frames(self, joined: int, name: str = "frames") -> LabelSet:
+        """Frames of the model, each of so many of the spectrogram's."""
+        seconds = joined * self.hop / self.sample_rate
+        return LabelSet(name=name, kind="frames", input=self.name, frames=(self.frames // joined, seconds))

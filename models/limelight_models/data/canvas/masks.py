@@ -1,0 +1,68 @@
+"""Pictures to be segmented: for each cell, which digit its ink is of, or that it is ground. Clutter is ground.
+
+A cell is of the digit that has most of its pixels, where that is at least a third of them. The right place to look at
+is where digits are.
+"""
+
+import random
+
+import numpy as np
+
+from limelight_bundle.values import Array
+from limelight_models.data.canvas.world import DIGITS, SIZE, Hand, Scene, hands, paint, plan
+from limelight_models.data.dataset import Dataset, Example
+from limelight_models.data.gold import Gold
+from limelight_models.data.images import png
+
+GROUND = "ground"
+DIGIT = "digit"
+CELL = 2
+_SHARE = 1 / 3
+
+
+def dataset(
+    *,
+    seed: int = 0,
+    training: int = 4_000,
+    held_out: int = 500,
+    digits: tuple[int, int] = DIGITS,
+    named: bool = False,
+    cell: int = CELL,
+) -> Dataset:
+    """Make `training` + 2 × `held_out` pictures and the classes of their cells, row by row; the seed decides all of it.
+
+    named: whether each digit is a class of its own, or all of them are one. cell: pixels on a side.
+    Raises: ValueError where cells do not fill a picture.
+    """
+    if SIZE % cell:
+        raise ValueError(f"cells of {cell} pixels do not fill {SIZE} x {SIZE}")
+    chance = random.Random(f"masks/{seed}")
+    parts = zip(hands(), (training, held_out, held_out), strict=True)
+    train, dev, test = (
+        tuple(example(hand, chance, digits, named=named, cell=cell) for _ in range(count)) for hand, count in parts
+    )
+    return Dataset(
+        name="Handwritten digits on a canvas: masks",
+        licence="CC-BY-4.0 (the digits)",
+        summary=f"Pictures of {digits[0]} to {digits[1]} digits and the classes of their cells, from seed {seed}.",
+        train=train,
+        dev=dev,
+        test=test,
+    )
+
+
+def example(hand: Hand, chance: random.Random, digits: tuple[int, int], *, named: bool, cell: int) -> Example:
+    """A picture and the classes of its cells."""
+    made = paint(plan(hand, chance, digits=digits), hand, chance)
+    names = [GROUND, *(each.word if named else DIGIT for each in made.digits)]
+    labels = tuple(names[number] for number in (owners(made, cell) + 1).ravel().tolist())
+    return Example({"image": png(made.pixels)}, labels=labels, gold=(Gold(tuple(each.box for each in made.digits)),))
+
+
+def owners(made: Scene, cell: int) -> Array:
+    """Which digit each cell is of, -1 for none: int64 [row, column] of cells."""
+    count = SIZE // cell
+    cells = made.ink.reshape(count, cell, count, cell)
+    shares = np.stack([(cells == number).mean((1, 3)) for number in range(len(made.digits))])
+    found: Array = np.where(shares.max(0) >= _SHARE, shares.argmax(0), -1)
+    return found

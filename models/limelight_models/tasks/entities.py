@@ -1,0 +1,74 @@
+"""Named entities: spans of words, tagged with where they begin and go on."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from limelight_models.cards.card import Card, Metric
+from limelight_models.data.dataset import Example
+from limelight_models.network import Network
+from limelight_models.tasks.tag import Tag
+from limelight_models.tasks.task import HeldOut, answers
+
+Entity = tuple[str, int, int]
+_NOTHING = "O"
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Entities that were found rightly, that were said to be there, and that are there."""
+
+    right: int
+    said: int
+    true: int
+
+    @property
+    def f1(self) -> float:
+        return 2 * self.right / max(1, self.said + self.true)
+
+
+@dataclass(frozen=True)
+class Entities(Tag):
+    """As tagging, with tags `B-kind`, `I-kind` and `O`: what is judged is spans, which are right or wrong as wholes."""
+
+    def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
+        """F1 of the entities, precision and recall, all over spans with both ends and the kind right (Tjong Kim Sang
+        & De Meulder 2003); then accuracy of the tags. A word that was cut off is taken for none.
+        """
+        counts = self._count(network, held_out, training)
+        return [
+            Metric(name="entity F1", value=counts.f1),
+            Metric(name="entity precision", value=counts.right / max(1, counts.said)),
+            Metric(name="entity recall", value=counts.right / max(1, counts.true)),
+            *super().judge(network, card, held_out, training),
+        ]
+
+    def standing(self, network: Network, dev: HeldOut, training: Sequence[Example], loss: float) -> float:
+        """1 - F1: nearly all words are no entity, and the loss is lowest for a network that hardly ever says one."""
+        return 1 - self._count(network, dev, training).f1
+
+    def _count(self, network: Network, held_out: HeldOut, training: Sequence[Example]) -> _Counts:
+        labels = sorted({label for each in training for label in each.labels if label})
+        right = said = true = 0
+        for batch, answer in answers(network, held_out):
+            best = answer.outputs[self.output].argmax(-1).tolist()
+            for index, row in zip(batch.indices, best, strict=True):
+                wanted = held_out.examples[index].labels
+                found = set(entities([labels[number] for number in row[: len(wanted)]]))
+                there = set(entities(wanted))
+                right, said, true = right + len(found & there), said + len(found), true + len(there)
+        return _Counts(right, said, true)
+
+
+def entities(tags: Sequence[str]) -> Iterator[Entity]:
+    """The kind, the first word and the one behind the last of each entity.
+
+    `I-kind` that does not go on with an entity of its kind begins one.
+    """
+    kind, begin = "", 0
+    for place, tag in enumerate([*tags, _NOTHING]):
+        how, _, of = tag.partition("-")
+        if kind and (how != "I" or of != kind):
+            yield kind, begin, place
+            kind = ""
+        if not kind and tag not in ("", _NOTHING):
+            kind, begin = of, place

@@ -1,0 +1,86 @@
+"""The recipe of a model: the parts of training in which models differ, as one record."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from limelight_models.cards.card import Card
+from limelight_models.cards.inputs import Tokenizer
+from limelight_models.data.dataset import Dataset
+from limelight_models.data.folder import Kind
+from limelight_models.network import Network
+from limelight_models.tasks.task import Task
+from limelight_models.training.settings import Preset
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class Blueprint(Generic[C]):
+    """Choices that follow from the data: the model's config, its classes, and its tokenizer files by name."""
+
+    config: C
+    labels: tuple[str, ...]
+    files: Mapping[str, str]
+
+    def tokenizer(self, file: str = "tokenizer.json") -> Tokenizer:
+        """One of its tokenizers."""
+        return Tokenizer(text=self.files[file], file=file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(Generic[C]):
+    """Construction, training and evaluation of a model.
+
+    network: makes the network, untrained, of a config; of a blueprint where `needs_files`. card: describes it, whatever
+    the model is called. prepare: decides by the training part (vocabulary, classes, sizes). data: what its files hold.
+    builtin: data that need no download, where there are some. presets: settings and sizes by name: `tiny` for a trial
+    of a moment, `demo` for builtin data, small enough for a repository, `full` for data of one's own on a CPU, `paper`
+    with the sizes of the paper, for a GPU. start: puts what is made of the training part (embeddings counted from it)
+    into a new network, before it learns. changes: fields of the config that a variant has otherwise. parts: arguments
+    of `network` besides, which a variant has. control: what becomes of a new network (`limelight_models.zoo.controls`).
+    """
+
+    config: type[C]
+    network: Callable[..., Network]
+    card: Callable[[Any, Blueprint[C]], Card]
+    task: Task
+    data: Kind
+    prepare: Callable[[Dataset, Preset], Blueprint[C]]
+    presets: Mapping[str, Preset]
+    builtin: Callable[..., Dataset] | None = None
+    start: Callable[[Any, Dataset, Blueprint[C]], None] | None = None
+    needs_files: bool = False
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    control: Callable[[Network], Network] | None = None
+
+    def build(self, blueprint: Blueprint[C]) -> Network:
+        """Make the network, untrained. Raises: ValueError where it has nothing that the control could hold fixed."""
+        changed = replace(blueprint, config=replace(blueprint.config, **self.changes))  # type: ignore[type-var]
+        made = self.network(changed if self.needs_files else changed.config, **self.parts)
+        return self.control(made) if self.control else made
+
+    def but(self, **exchanged: Any) -> "Recipe[C]":
+        """The same with some fields exchanged."""
+        return replace(self, **exchanged)
+
+    def changed(self, **changes: Any) -> "Recipe[C]":
+        """The same with some fields of the config changed, whatever a preset and the data say."""
+        return replace(self, changes={**self.changes, **changes})
+
+    def with_parts(self, **parts: Any) -> "Recipe[C]":
+        """The same network with other parts: arguments of its class."""
+        return replace(self, parts={**self.parts, **parts})
+
+    def supervised(self, weight: float) -> "Recipe[C]":
+        """The same, taught where to look as well (`limelight_models.training.supervision`)."""
+        presets = {
+            name: replace(preset, settings=replace(preset.settings, supervision=weight))
+            for name, preset in self.presets.items()
+        }
+        return replace(self, presets=presets)
+
+    def read_config(self, values: Mapping[str, Any]) -> C:
+        """A config from what JSON made of it. Raises: TypeError, ValueError where it is none."""
+        return self.config(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})

@@ -1,0 +1,213 @@
+"""Shared by the models of visual question answering: picture and question, and the sizes that the data decide."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from torch import Tensor, nn
+
+from limelight_models.blocks.recurrent import pick
+from limelight_models.blocks.regions import Regions
+from limelight_models.blocks.transformer import PostNormLayer
+from limelight_models.cards.card import Card
+from limelight_models.cards.inputs import ImageInput, TextInput, Tokenizer
+from limelight_models.cards.labels import LabelSet
+from limelight_models.data import rows, tokenizers
+from limelight_models.data.canvas import questions
+from limelight_models.data.dataset import Dataset, classes
+from limelight_models.data.images import grey_levels
+from limelight_models.network import Network
+from limelight_models.tasks.classify import Classify
+from limelight_models.training.recipe import Blueprint, Recipe
+from limelight_models.training.settings import Preset
+from limelight_models.zoo.vision_pretraining import learn_to_see
+
+FILE = "tokenizer.json"
+ANSWER = Classify(given="question")
+_REGIONS = 160  # of a picture, at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class VqaConfig:
+    """Sizes that all of them have.
+
+    rows, columns: of the picture, in pixels; mean, deviation: of pixels from 0 to 1. taught: whether its eye learns the
+    names of handwritten digits before anything is asked. channels, strides: of its convolutions; the product of the
+    strides is a cell's size.
+    """
+
+    vocabulary: int
+    classes: int
+    rows: int
+    columns: int
+    mean: tuple[float, ...] = (0.5,)
+    deviation: tuple[float, ...] = (0.5,)
+    d: int = 64
+    dropout: float = 0.1
+    taught: bool = False
+    channels: tuple[int, ...] = (16, 32, 64)
+    strides: tuple[int, ...] = (2, 3)
+    max_tokens: int = 40
+    max_characters: int = 1000
+    max_pixels: int = 16_777_216
+
+    def picture(self, summary: str = "A picture; it is scaled to the model's size.") -> ImageInput:
+        """The picture input."""
+        return ImageInput.of(self, summary=summary)
+
+    def regions(self, around: int) -> Regions:
+        """The picture's regions."""
+        return Regions(
+            channels=self.channels,
+            strides=self.strides,
+            rows=self.rows,
+            columns=self.columns,
+            d=self.d,
+            around=around,
+        )
+
+    def question(self, tokenizer: str) -> TextInput:
+        """The question input."""
+        return TextInput(
+            name="question",
+            summary="A question about it, or a statement that is true of it or not.",
+            tokenizer=Tokenizer(text=tokenizer),
+            max_tokens=self.max_tokens,
+            prefix="question",
+            dimension="question",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertVqaConfig(VqaConfig):
+    """Sizes of those made of layers of BERT. around: how many cells further each region sees."""
+
+    layers: int = 2
+    heads: int = 4
+    d_hidden: int = 128
+    around: int = 2
+
+    def layer(self) -> PostNormLayer:
+        """Self-attention and a position-wise network (Devlin et al. 2019, §3)."""
+        return PostNormLayer(
+            d_model=self.d, heads=self.heads, d_hidden=self.d_hidden, dropout=self.dropout, act=nn.GELU
+        )
+
+
+C = TypeVar("C", bound=VqaConfig)
+
+
+def of_picture(picture: ImageInput, regions: Regions) -> LabelSet:
+    """The regions as places of the picture."""
+    return picture.cells(*regions.cells.grid, name="regions")
+
+
+class Words(nn.Module):
+    """The words of a question as vectors, zeros at padding. Shapes: ids, mask [batch, word] -> [batch, word, d]."""
+
+    def __init__(self, config: VqaConfig) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(config.vocabulary, config.d, padding_idx=0)
+        nn.init.normal_(self.embedding.weight, std=0.5)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        embedded: Tensor = self.dropout(self.embedding(ids)) * mask.unsqueeze(-1)
+        return embedded
+
+
+class Lstm(nn.Module):
+    """Words read onward by an LSTM: every state, zeros at padding, which comes last.
+
+    Shapes: features [batch, word, d], mask [batch, word] -> [batch, word, d].
+    """
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.cell = nn.LSTM(d, d, batch_first=True)
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        states: Tensor = self.cell(features)[0]
+        return states * mask.unsqueeze(-1)
+
+
+class PlacedWords(nn.Module):
+    """The words of a question, each with its place: E x_i + P_i (Devlin et al. 2019, §3).
+
+    Shapes: ids int64 [batch, word] -> [batch, word, d].
+    """
+
+    def __init__(self, config: VqaConfig) -> None:
+        super().__init__()
+        self.words = nn.Embedding(config.vocabulary, config.d, padding_idx=0)
+        self.places = nn.Embedding(config.max_tokens, config.d)
+        for table in (self.words, self.places):
+            nn.init.normal_(table.weight, std=0.1)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        placed: Tensor = self.words(ids) + self.places.weight[: ids.shape[1]]
+        return placed
+
+
+def last_word(states: Tensor, mask: Tensor) -> Tensor:
+    """The state of a question's last word. Shapes: states [batch, word, d], mask [batch, word] -> [batch, 1, d]."""
+    return pick(states, (mask.sum(1, keepdim=True) - 1).clamp(min=0))
+
+
+def few_regions(rows: int, columns: int, cell: int) -> tuple[int, int]:
+    """A picture's size in whole cells, and smaller where there are too many of them."""
+    shrunk = min(1.0, cell * (_REGIONS / (rows * columns)) ** 0.5)
+    return whole(rows * shrunk, cell), whole(columns * shrunk, cell)
+
+
+def frames_of(rows: int, columns: int, cell: int) -> tuple[int, int]:
+    """The size of a film, one picture of square frames side by side: each is in whole cells."""
+    frames = max(1, round(columns / rows))
+    size, _ = few_regions(rows, rows, cell)
+    return size, frames * size
+
+
+def whole(size: float, cell: int) -> int:
+    """So many pixels, in whole cells."""
+    return max(1, round(size / cell)) * cell
+
+
+def prepare(
+    config: type[C], size: Callable[[int, int, int], tuple[int, int]] = few_regions
+) -> Callable[[Dataset, Preset], Blueprint[C]]:
+    """Choices from the training part: words, classes, and the pictures' brightness and size."""
+
+    def prepared(dataset: Dataset, preset: Preset) -> Blueprint[C]:
+        pixels = grey_levels(example.instance["image"] for example in dataset.train)
+        cell = math.prod(preset.sizes.get("strides", config.strides))
+        rows, columns = size(pixels.rows, pixels.columns, cell)
+        texts = tokenizers.texts_of([example.instance["question"] for example in dataset.train])
+        tokenizer = tokenizers.words(texts, vocabulary=preset.vocabulary)
+        labels = classes(dataset)
+        made = config(
+            vocabulary=tokenizers.size(tokenizer),
+            classes=len(labels),
+            **replace(pixels, rows=rows, columns=columns).sizes,
+            **preset.sizes,
+        )
+        return Blueprint(made, labels, {FILE: tokenizer})
+
+    return prepared
+
+
+def answering(
+    config: type[C], network: Callable[..., Network], card: Callable[..., Card], presets: Mapping[str, Preset]
+) -> Recipe[C]:
+    """Make the recipe of a network that answers questions about pictures, with an eye that learns to see first."""
+    return Recipe(
+        config=config,
+        network=network,
+        card=card,
+        task=ANSWER,
+        data=rows.QUESTIONS,
+        builtin=questions.dataset,
+        start=learn_to_see,
+        prepare=prepare(config),
+        presets=presets,
+    )

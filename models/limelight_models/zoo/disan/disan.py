@@ -1,0 +1,214 @@
+"""DiSAN, directional self-attention network, J10 (Shen, Zhou, Long, Jiang, Pan & Zhang 2018): two sentences compared.
+
+Fig. 4 of the paper, from the bottom: words, directional self-attention onward and backward, source2token attention, a
+vector of the sentence; neither recurrence nor convolution. Two of them are compared as §5.1 has it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from limelight_models.attention import Attention, masks
+from limelight_models.attention.dimensionality.directional import DirectionalSelfAttention
+from limelight_models.attention.dimensionality.token import SourceToToken
+from limelight_models.attention.queries.pool import SelfAttentivePool
+from limelight_models.blocks.fixed import Average
+from limelight_models.blocks.recurrent import BiLstm
+from limelight_models.cards.card import Card
+from limelight_models.cards.describe import describe
+from limelight_models.cards.inputs import PairInput
+from limelight_models.cards.labels import LabelSet, one
+from limelight_models.cards.maps import Attends, Map, maps_of
+from limelight_models.cards.results import Classes
+from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.data import inference, rows
+from limelight_models.network import Answer, Network
+from limelight_models.tasks.classify import Classify
+from limelight_models.training.prepared import of_texts
+from limelight_models.training.recipe import Blueprint, Recipe
+from limelight_models.training.settings import Preset, Settings, tiny
+
+SIDES = ("first", "second")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DisanConfig:
+    """Sizes. The paper has d 300 for words (GloVe) and features alike, and d_compare 300."""
+
+    vocabulary: int
+    classes: int
+    d: int = 48
+    d_compare: int = 96
+    dropout: float = 0.3
+    max_tokens: int = 64
+    max_characters: int = 20_000
+
+
+class Encoded(NamedTuple):
+    """Sentences as vectors [batch, 2 d], and the maps of how, by name."""
+
+    vector: Tensor
+    maps: Mapping[str, Tensor]
+
+
+class DisanEncoder(nn.Module):
+    """A sentence as one vector (paper §4.2, Fig. 4).
+
+    u = [DiSA onward(x); DiSA backward(x)];  s = source2token(u)
+
+    Shapes: features [batch, token, d], mask [batch, token] -> vector [batch, 2 d], maps `forward` and `backward`
+        [batch, 1, token, token, d] and `source` [batch, 1, 1, token, 2 d]. The first token sees nothing onward and the
+        last nothing backward: their rows are zeros.
+    """
+
+    def __init__(self, config: DisanConfig) -> None:
+        super().__init__()
+        d = config.d
+        self.onward = DirectionalSelfAttention(d_f=d, d=d, direction=masks.forward)
+        self.backward = DirectionalSelfAttention(d_f=d, d=d, direction=masks.backward)
+        self.source = SelfAttentivePool(attention=Attention(score=SourceToToken(d_k=2 * d, d_w=2 * d, d_v=2 * d)))
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, features: Tensor, mask: Tensor) -> Encoded:
+        onward, of_onward = self.onward(features, mask)
+        backward, of_backward = self.backward(features, mask)
+        vector, of_source = self.source(self.dropout(torch.cat([onward, backward], -1)), mask=mask)
+        real = mask[:, None, :, None, None]  # padding asks for nothing
+        return Encoded(vector, {"forward": of_onward * real, "backward": of_backward * real, "source": of_source})
+
+    def maps(self, tokens: LabelSet, d: int) -> dict[str, Map]:
+        """Its maps, over these tokens."""
+        about = f"in the {tokens.name} sentence, feature by feature"
+        whole = one(f"{tokens.name} sentence")
+        after, before = (
+            Attends(tokens, tokens, f"How much each token counts for those {side} it {about}.", kind="self", features=d)
+            for side in ("after", "before")
+        )
+        counts = Attends(whole, tokens, f"How much each token counts {about}.", features=2 * d)
+        return (
+            maps_of(self.onward, {"forward": after})
+            | maps_of(self.backward, {"backward": before})
+            | maps_of(self.source, {"source": counts})
+        )
+
+
+class LstmEncoder(nn.Module):
+    """Baselines of DiSAN (paper Table 1): a bidirectional LSTM of about as many parameters, and averages.
+
+    Shapes: features [batch, token, d], mask [batch, token] -> vector [batch, 2 d], map `source` [batch, 1, 1, token].
+    """
+
+    def __init__(self, config: DisanConfig) -> None:
+        super().__init__()
+        self.lstm = BiLstm(d_in=config.d, d_hidden=config.d)
+        self.source = SelfAttentivePool(attention=Attention(score=Average()))
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, features: Tensor, mask: Tensor) -> Encoded:
+        vector, weights = self.source(self.dropout(self.lstm(features, mask)), mask=mask)
+        return Encoded(vector, {"source": weights})
+
+    def maps(self, tokens: LabelSet, d: int) -> dict[str, Map]:
+        """Its map, over these tokens."""
+        whole = one(f"{tokens.name} sentence")
+        return maps_of(self.source, {"source": Attends(whole, tokens, "The same for every token.")})
+
+
+class Disan(Network):
+    """Two sentences -> classes of the pair, with the weights of each sentence's encoding.
+
+    logits = W relu(W' [s¹; s²; s¹ - s²; s¹ ⊙ s²])
+
+    Shapes: first_ids int64 [batch, first], second_ids [batch, second], masks bool of the same -> logits [batch, class],
+        the maps of the encoder as `first.<map>` and `second.<map>`.
+    """
+
+    def __init__(
+        self, config: DisanConfig, *, encoder: Callable[[DisanConfig], DisanEncoder | LstmEncoder] = DisanEncoder
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.d, padding_idx=0)
+        nn.init.normal_(self.embedding.weight, std=0.3)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = encoder(config)
+        self.compare = nn.Sequential(
+            nn.Linear(8 * config.d, config.d_compare),
+            nn.ReLU(),
+            nn.Dropout(config.dropout),
+            nn.Linear(config.d_compare, config.classes),
+        )
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        vectors: list[Tensor] = []
+        maps: dict[str, Tensor] = {}
+        for side in SIDES:
+            words = self.dropout(self.embedding(tensors[f"{side}_ids"]))
+            encoded: Encoded = self.encoder(words, tensors[f"{side}_mask"])
+            vectors.append(encoded.vector)
+            maps |= {f"{side}.{name}": weights for name, weights in encoded.maps.items()}
+        first, second = vectors
+        compared = torch.cat([first, second, first - second, first * second], -1)
+        return Answer({"logits": self.compare(compared)}, maps)
+
+
+def card(network: Disan, blueprint: Blueprint[DisanConfig]) -> Card:
+    """Describe the network."""
+    config = network.config
+    pair = PairInput(
+        summary="Two sentences: what is given (the premise), and what is asked about it (the hypothesis).",
+        tokenizer=blueprint.tokenizer(),
+        max_tokens=config.max_tokens,
+    )
+    return describe(
+        title="Directional self-attention network",
+        summary="Tells how two sentences are related, each encoded by attention alone, feature by feature.",
+        inputs=[pair],
+        results=[Classes(labels=blueprint.labels)],
+        maps={
+            f"{side}.{name}": each
+            for side, tokens in zip(SIDES, (pair.first, pair.second), strict=True)
+            for name, each in network.encoder.maps(tokens, config.d).items()
+        },
+        taxonomy=Taxonomy(scoring="additive", dimensionality="multi-dimensional", query="self-attentive"),
+        citation=Citation(
+            "Shen, Zhou, Long, Jiang, Pan, Zhang",
+            "DiSAN: Directional Self-Attention Network for RNN/CNN-Free Language Understanding",
+            2018,
+            "AAAI",
+        ),
+        config=config,
+    )
+
+
+PRESETS = {
+    "tiny": tiny(vocabulary=50, d=8, d_compare=8, dropout=0.0),
+    "demo": Preset(
+        settings=Settings(epochs=4, batch_size=32, learning_rate=4e-3, patience=2),
+        sizes={"d": 16, "d_compare": 32, "dropout": 0.1},
+        vocabulary=500,
+    ),
+    "full": Preset(settings=Settings(epochs=8, batch_size=32, learning_rate=2e-3, patience=3), vocabulary=8000),
+    # The authors' for SNLI, with Adam in the place of Adadelta. Their words are GloVe's, and stay as they are.
+    "paper": Preset(
+        settings=Settings(epochs=50, batch_size=64, learning_rate=1e-3, weight_decay=5e-5, patience=10),
+        sizes={"d": 300, "d_compare": 300, "dropout": 0.25},
+        vocabulary=40_000,
+    ),
+}
+
+DISAN = Recipe(
+    config=DisanConfig,
+    network=Disan,
+    card=card,
+    task=Classify(),
+    data=rows.TEXT_PAIRS,
+    builtin=inference.dataset,
+    prepare=of_texts(DisanConfig),
+    presets=PRESETS,
+)
+# What the paper compares it with: a recurrent encoder of about as many parameters.
+DISAN_BILSTM = DISAN.with_parts(encoder=LstmEncoder)

@@ -1,0 +1,137 @@
+"""Every model that can be trained, by name. Light to import: a model's module is imported when the model is wanted.
+
+A published model has one line in `ZOO`. Its recipe is the constant of its name in its module: `lcr-rot-hop` is
+`LCR_ROT_HOP`. A variant is what the published model is compared with: `lcr-rot-hop-one` is `LCR_ROT_HOP_ONE`. Every
+model has two controls besides, which need no line: NAME-uniform, with the same weight for every key, and NAME-frozen,
+whose attention keeps the random parameters it began with. The model `mechanism` is made for a mechanism of the
+catalogue.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from limelight.base.suggestions import similar
+
+if TYPE_CHECKING:
+    from limelight_models.training.recipe import Recipe
+
+
+class Entry(NamedTuple):
+    """A published model: its row of the catalogue of systems (empty for none), its module, endings of its variants."""
+
+    row: str
+    module: str
+    variants: str = ""
+
+
+ZOO = {
+    "bahdanau": Entry("J1", "rnn_search.bahdanau", "last coverage"),
+    "agreement": Entry("R8", "rnn_search.agreement", "apart"),
+    "luong": Entry("J2", "rnn_search.luong", "dot concat location local-m local-p unfed"),
+    "show-attend-tell": Entry("J3", "captioning.show_attend_tell", "hard free untaught supervised"),
+    "hiecoatt": Entry("J4", "co_attention.hiecoatt", "alternating question image supervised"),
+    "han": Entry("J5", "hierarchical.han", "mean"),
+    "han-code": Entry("J5", "hierarchical.han", "supervised"),
+    "hatn": Entry("J6", "hierarchical.hatn", "source pnet"),
+    "transformer": Entry("J7", "transformer.transformer"),
+    "lcr-rot-hop": Entry("J8", "aspects.lcr_rot", "one"),
+    "dme": Entry("J9", "meta_embeddings.dme", "contextualised concatenated neighbours spelling learned"),
+    "disan": Entry("J10", "disan.disan", "bilstm"),
+    "resan": Entry("L15", "disan.resan", "soft"),
+    "sagan": Entry("J11", "generative.sagan", "plain"),
+    "psac": Entry("J12", "co_attention.psac", "question video"),
+    "memn2n": Entry("K3", "memory.memn2n", "one"),
+    "aoa-reader": Entry("K11", "reading.aoa_reader", "average"),
+    "label-wise-lstm": Entry("K17", "sentences.label_wise", "shared"),
+    "diversity-lstm": Entry("K23", "sentences.diversity", "plain"),
+    "san": Entry("K10", "co_attention.san", "one"),
+    "lxmert": Entry("K22", "co_attention.lxmert", "one"),
+    "visualbert": Entry("K22", "co_attention.visualbert", "late"),
+    "mcan": Entry("K26", "co_attention.mcan", "stacked one four"),
+    "qanet": Entry("J13", "reading.qanet", "convolved"),
+    "rban": Entry("J14", "aspects.rban", "soft"),
+    "attention-unet": Entry("J15", "segmentation.attention_unet", "features"),
+    "mme": Entry("J16", "meta_embeddings.mme", "words characters neighbours spelling learned"),
+    "rnn-capsule": Entry("J17", "capsule.rnn_capsule", "probability"),
+    "gat": Entry("K6", "graph.gat", "mean v2"),
+    "gaan": Entry("K19", "graph.gaan", "ungated"),
+    "adaptively-sparse": Entry("M19", "transformer.adaptively_sparse"),
+    "fixed-heads": Entry("L14", "transformer.fixed_heads", "divided"),
+    "synthesizer": Entry("L17", "transformer.synthesizer", "random"),
+    "transparent": Entry("P12", "transformer.transparent", "last"),
+    "universal": Entry("L5", "transformer.universal", "fixed"),
+    "decomposable-attention": Entry("K9", "sentence_pairs.decomposable", "within"),
+    "attentive-pooling": Entry("K12", "sentence_pairs.attentive_pooling", "largest"),
+    "word-by-word": Entry("R7", "sentence_pairs.word_by_word", "once"),
+    "structured": Entry("K16", "sentences.structured", "free one"),
+    "gpt": Entry("L2", "transformer.gpt"),
+    "vit": Entry("L7", "vision.vit"),
+    "deit": Entry("L7", "vision.deit", "soft label"),
+    "xcit": Entry("M17", "vision.xcit", "local"),
+    "minilm": Entry("P22", "vision.minilm", "alone"),
+    "cct": Entry("", "vision.cct", "supervised"),
+}
+CONTROLS = ("uniform", "frozen")  # as `limelight_models.zoo.controls` has them
+ALIGNMENTS = ("sparsemax", "1.5-entmax", "sigmoid")  # as `limelight_models.zoo.alignments` has them
+MECHANISM = "mechanism"
+
+
+def names() -> tuple[str, ...]:
+    """Every name that can be trained but those of controls: published models, each before its variants, `mechanism`."""
+    return (*(name for model in ZOO for name in (model, *variants(model))), MECHANISM)
+
+
+def variants(model: str) -> tuple[str, ...]:
+    """The names of a published model's variants."""
+    return tuple(f"{model}-{ending}" for ending in ZOO[model].variants.split())
+
+
+def published(name: str) -> str:
+    """The published model that a name stands for, or is a variant of. Raises: ValueError where there is none."""
+    return max((each for each in ZOO if name == each or name.startswith(f"{each}-")), key=len)
+
+
+def module(model: str) -> str:
+    """The full name of a published model's module."""
+    return f"limelight_models.zoo.{ZOO[model].module}"
+
+
+def recipe(name: str, mechanism: str = "", attention: str = "") -> "Recipe[Any]":
+    """Find a recipe; attention: the alignment in the place of the model's softmax, empty for its own.
+
+    Raises: DataError naming those there are, or saying that a mechanism is wanted, or not.
+    """
+    from limelight_models.data.dataset import DataError
+
+    if attention:
+        if name == MECHANISM:
+            raise DataError(f"the model `{MECHANISM}` takes its attention with --mechanism")
+        if attention not in ALIGNMENTS:
+            close = similar(attention, ALIGNMENTS)
+            raise DataError(f"there is no --attention {attention!r}; there are {', '.join(ALIGNMENTS)}{close}")
+        from limelight_models.zoo.alignments import exchanged
+
+        return exchanged(recipe(name, mechanism), name, attention)
+    if name == MECHANISM:
+        from limelight_models.testbed.recipe import recipe_of
+
+        return recipe_of(mechanism)
+    known = names()
+    model, _, control = name.rpartition("-")
+    if name not in known and model in known and control in CONTROLS:
+        from limelight_models.zoo.controls import controlled
+
+        return controlled(recipe(model, mechanism), control)
+    if name not in known:
+        raise DataError(
+            f"there is no model {name!r}; there are {', '.join(known)}, each with -{' and -'.join(CONTROLS)} as well"
+            f"{similar(name, known)}"
+        )
+    if mechanism:
+        raise DataError(
+            f"{name} has a mechanism of its own; only the model `{MECHANISM}` takes another. --attention exchanges the "
+            f"softmax of a model: {', '.join(ALIGNMENTS)}"
+        )
+    constant = name.upper().replace("-", "_")
+    found: Recipe[Any] = getattr(import_module(module(published(name))), constant)
+    return found

@@ -1,0 +1,197 @@
+"""Attention-over-attention reader, K11 (Cui, Z. Chen, Wei, Wang, Liu & Hu 2017): the word that a sentence lacks.
+
+Fig. 1 of the paper, from the bottom: words, which sentence and document share; a bidirectional GRU for each; how well
+their words match; an attention to the document for each word of the sentence; an attention to the sentence that says
+how much each of those counts; the sum of what the places of a word get. Not here: the paper's second step, which orders
+the best candidates by language models (§4).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from limelight_models.attention import Attention
+from limelight_models.attention.align.base import Align
+from limelight_models.attention.features import AttentionOverAttention, Pair, Parallel
+from limelight_models.attention.features.aggregate import Aggregate, Side
+from limelight_models.attention.features.perceptron import both_ways
+from limelight_models.attention.queries.specialised import share
+from limelight_models.attention.score import Dot
+from limelight_models.blocks.recurrent import BiGru
+from limelight_models.cards.card import Card
+from limelight_models.cards.describe import describe
+from limelight_models.cards.inputs import PairInput
+from limelight_models.cards.labels import one
+from limelight_models.cards.maps import Attends, maps_of
+from limelight_models.cards.results import Classes
+from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.data import cloze, rows, tokenizers
+from limelight_models.data.dataset import Dataset, classes
+from limelight_models.network import Answer, Network
+from limelight_models.tasks.classify import Classify
+from limelight_models.training.recipe import Blueprint, Recipe
+from limelight_models.training.settings import Preset, Settings, tiny
+
+_NEVER = 1e-6  # probability of a word that the document lacks; ONNX optimisers drop what is nearer to 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AoaReaderConfig:
+    """Sizes. The paper has d_embedding 384 and d_hidden 256 in each direction for news.
+
+    answers: the token of each class, 0 for a word that the vocabulary lacks. over_attention: whether a second attention
+    says how much each word of the sentence counts; without, all count the same (as Cui et al. 2016 average).
+    """
+
+    vocabulary: int
+    answers: tuple[int, ...]
+    over_attention: bool = True
+    d_embedding: int = 64
+    d_hidden: int = 64
+    dropout: float = 0.1
+    max_tokens: int = 1000
+    max_characters: int = 20_000
+
+
+class AverageAttention(Aggregate):
+    """The average of the attentions to the second input (Cui et al. 2016), whatever the words of the first.
+
+    M₁ = align of A along the second input;  a¹_i = 1/n;  a² = M₁ᵀ a¹
+
+    Shapes: affinity [batch, head, first, second] -> Pair of weights [batch, head, 1, position].
+    """
+
+    has_scores = False
+
+    def forward(self, affinity: Tensor, first: Side, second: Side, align: Align) -> Pair:
+        of_first, _ = both_ways(affinity, first, second, align)
+        everywhere = torch.ones_like(of_first[..., :1], dtype=torch.bool).transpose(-2, -1)
+        weights = share(everywhere if first.mask is None else everywhere & first.mask, of_first)
+        return Pair(weights, weights @ of_first)
+
+
+class AoaReader(Network):
+    """A sentence that lacks a word, and its document -> the word, one of the classes, where it stands in the document.
+
+    M(i, j) = h_doc(i)ᵀ h_query(j);  α(j) = softmax of M(·, j);  β(i) = softmax of M(i, ·)
+    β = 1/n Σ_i β(i);  s = αᵀ β;  P(w) = Σ_{i: D_i = w} s_i;  L = -log P(answer)
+
+    As §3 of the paper has it. logits = log P: their softmax is the probability among the classes, the rest of P being
+    that of other words.
+
+    Shapes: first_ids int64 [batch, first], the sentence, second_ids [batch, second], the document, masks bool of the
+        same -> logits [batch, class], maps `sentence` β [batch, 1, 1, first], `document` s [batch, 1, 1, second],
+        `affinity` Mᵀ [batch, 1, first, second].
+    """
+
+    deciding = ("read_sentence", "read_document")
+    answers: Tensor
+
+    def __init__(self, config: AoaReaderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.words = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
+        nn.init.normal_(self.words.weight, std=0.3)
+        self.dropout = nn.Dropout(config.dropout)
+        self.read_sentence, self.read_document = (
+            BiGru(d_in=config.d_embedding, d_hidden=config.d_hidden) for _ in range(2)
+        )
+        aggregate = AttentionOverAttention() if config.over_attention else AverageAttention()
+        self.match = Parallel(attention=Attention(score=Dot()), aggregate=aggregate)
+        self.register_buffer("answers", torch.tensor(config.answers), persistent=False)
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        lacking, told, ids = tensors["first_mask"], tensors["second_mask"], tensors["second_ids"]
+        sentence = self.read_sentence(self.dropout(self.words(tensors["first_ids"])), lacking)
+        document = self.read_document(self.dropout(self.words(ids)), told)
+        _, weights = self.match(sentence, document, lacking, told)
+        places = (ids.unsqueeze(-1) == self.answers).to(document.dtype)
+        probability = (weights.second.flatten(1, 2) @ places).squeeze(1)
+        maps = {"sentence": weights.first, "document": weights.second, "affinity": weights.affinity}
+        return Answer({"logits": (probability + _NEVER).log()}, maps)
+
+    def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
+        """-Σ log P(answer), among all words of the document; an answer that is not known costs nothing."""
+        found = answer.outputs["logits"].gather(1, target.clamp(min=0).unsqueeze(1)).squeeze(1)
+        return -(found * (target >= 0)).sum()
+
+
+def card(network: AoaReader, blueprint: Blueprint[AoaReaderConfig]) -> Card:
+    """Describe the reader."""
+    config = network.config
+    pair = PairInput(
+        summary=f"A sentence with `{cloze.BLANK}` for one of its words, and a document that has the word.",
+        tokenizer=blueprint.tokenizer(),
+        max_tokens=config.max_tokens,
+    )
+    maps = {
+        "sentence": Attends(one("sentence"), pair.first, "How much each word of the sentence counts.", kind="co"),
+        "document": Attends(
+            one("answer"),
+            pair.second,
+            "The weight of each word of the document; those of a word are summed.",
+            kind="co",
+        ),
+        "affinity": Attends(
+            pair.first, pair.second, "How well each word of the sentence matches each of the document.", kind="co"
+        ),
+    }
+    return describe(
+        title="Attention-over-attention reader",
+        summary="Finds the word that a sentence lacks in a document, by the summed weight of the word's places.",
+        inputs=[pair],
+        results=[Classes(labels=blueprint.labels)],
+        maps=maps_of(network.match, maps),
+        taxonomy=Taxonomy(features="parallel co-attention", scoring="multiplicative", query="specialised"),
+        citation=Citation(
+            "Cui, Chen, Wei, Wang, Liu, Hu",
+            "Attention-over-Attention Neural Networks for Reading Comprehension",
+            2017,
+            "ACL",
+        ),
+        config=config,
+    )
+
+
+def prepare(dataset: Dataset, preset: Preset) -> Blueprint[AoaReaderConfig]:
+    """The words of the training part, and which of them are classes."""
+    values = [value for example in dataset.train for value in example.instance.values()]
+    tokenizer = tokenizers.words(tokenizers.texts_of(values), vocabulary=preset.vocabulary)
+    ids = {word: number for number, word in tokenizers.vocabulary(tokenizer).items()}
+    labels = classes(dataset)
+    answers = tuple(ids.get(label.lower(), 0) for label in labels)
+    config = AoaReaderConfig(vocabulary=tokenizers.size(tokenizer), answers=answers, **preset.sizes)
+    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
+
+
+PRESETS = {
+    "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, dropout=0.0),
+    "demo": Preset(
+        settings=Settings(epochs=3, batch_size=32, learning_rate=4e-3, patience=2, clip=5.0),
+        sizes={"d_embedding": 32, "d_hidden": 32, "dropout": 0.2},
+        vocabulary=3000,
+    ),
+    "full": Preset(
+        settings=Settings(epochs=8, batch_size=32, learning_rate=2e-3, patience=2, clip=5.0), vocabulary=20_000
+    ),
+    # The sizes for CNN's articles.
+    "paper": Preset(
+        settings=Settings(epochs=10, batch_size=32, learning_rate=1e-3, weight_decay=1e-4, patience=2, clip=5.0),
+        sizes={"d_embedding": 384, "d_hidden": 256, "dropout": 0.1},
+        vocabulary=120_000,
+    ),
+}
+
+AOA_READER = Recipe(
+    config=AoaReaderConfig,
+    network=AoaReader,
+    card=card,
+    task=Classify(),
+    data=rows.TEXT_PAIRS,
+    builtin=cloze.dataset,
+    prepare=prepare,
+    presets=PRESETS,
+)
+# What it extends: the attentions of all words of the sentence count the same.
+AOA_READER_AVERAGE = AOA_READER.changed(over_attention=False)

@@ -1,0 +1,148 @@
+"""Attentive pooling network, K12 (dos Santos, Tan, Xiang & Zhou 2016): two texts, each read with the other in view.
+
+Fig. 2 of the paper, from the bottom: words, a bidirectional LSTM that both texts share, a matrix of how well their
+words fit each other, whose rows and columns are pooled into weights, and a vector of each text. Ours: where the paper
+ranks answers by the cosine of the two vectors, classes of the pair are told from both.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from limelight_models.attention import Attention
+from limelight_models.attention.align.base import fill
+from limelight_models.attention.features import Parallel, Pooling, TanhBilinear
+from limelight_models.blocks.recurrent import BiLstm
+from limelight_models.cards.card import Card
+from limelight_models.cards.describe import describe
+from limelight_models.cards.inputs import PairInput
+from limelight_models.cards.labels import one
+from limelight_models.cards.maps import Attends, maps_of
+from limelight_models.cards.results import Classes
+from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.data import inference, rows
+from limelight_models.network import Answer, Network
+from limelight_models.tasks.classify import Classify
+from limelight_models.training.prepared import of_texts
+from limelight_models.training.recipe import Blueprint, Recipe
+from limelight_models.training.settings import Preset, Settings, tiny
+
+SIDES = ("first", "second")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentivePoolingConfig:
+    """Sizes. The paper has d_embedding 100 and d_hidden 141 in each direction for InsuranceQA.
+
+    attentive: whether the two texts decide each other's weights; without, the largest of each feature is taken (§3).
+    """
+
+    vocabulary: int
+    classes: int
+    attentive: bool = True
+    d_embedding: int = 64
+    d_hidden: int = 48
+    d_compare: int = 96
+    dropout: float = 0.3
+    max_tokens: int = 64
+    max_characters: int = 20_000
+
+
+class AttentivePooling(Network):
+    """Two texts -> classes of the pair, with the weights of the words of both.
+
+    As §4 of the paper has it:
+    Q = BiLSTM(q), A = BiLSTM(a);  G = tanh(Qᵀ U A);  g^q_j = max_m G_jm, g^a_m = max_j G_jm
+    σ^q = softmax(g^q), σ^a = softmax(g^a);  r^q = Q σ^q, r^a = A σ^a
+    Ours: logits = W relu(W' [r^q; r^a; r^q - r^a; r^q ⊙ r^a])
+
+    Shapes: first_ids int64 [batch, first], second_ids [batch, second], masks bool of the same -> logits [batch, class],
+        maps `first` [batch, 1, 1, first], `second` [batch, 1, 1, second], `affinity` [batch, 1, first, second].
+        Without attention there is no map.
+    """
+
+    def __init__(self, config: AttentivePoolingConfig) -> None:
+        super().__init__()
+        self.config, d = config, 2 * config.d_hidden
+        self.embedding = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
+        nn.init.normal_(self.embedding.weight, std=0.3)
+        self.encoder = BiLstm(d_in=config.d_embedding, d_hidden=config.d_hidden)
+        attention = Attention(score=TanhBilinear(d_q=d, d_k=d))
+        self.pool = Parallel(attention=attention, aggregate=Pooling()) if config.attentive else None
+        self.dropout = nn.Dropout(config.dropout)
+        self.compare = nn.Sequential(
+            nn.Linear(4 * d, config.d_compare),
+            nn.ReLU(),
+            nn.Dropout(config.dropout),
+            nn.Linear(config.d_compare, config.classes),
+        )
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        masks = [tensors[f"{side}_mask"] for side in SIDES]
+        words = [self.dropout(self.embedding(tensors[f"{side}_ids"])) for side in SIDES]
+        states = [self.encoder(each, mask) for each, mask in zip(words, masks, strict=True)]
+        maps: dict[str, Tensor] = {}
+        if self.pool is None:
+            first, second = (fill(each, mask.unsqueeze(-1)).amax(1) for each, mask in zip(states, masks, strict=True))
+        else:
+            (first, second), weights = self.pool(*states, *masks)
+            maps = weights._asdict()
+        compared = torch.cat([first, second, first - second, first * second], -1)
+        return Answer({"logits": self.compare(self.dropout(compared))}, maps)
+
+
+def card(network: AttentivePooling, blueprint: Blueprint[AttentivePoolingConfig]) -> Card:
+    """Describe the network."""
+    config = network.config
+    pair = PairInput(
+        summary="Two texts: a question and an answer, or what is given and what is asked about it.",
+        tokenizer=blueprint.tokenizer(),
+        max_tokens=config.max_tokens,
+    )
+    maps = {
+        side: Attends(one(f"{side} text"), tokens, f"How much each word of the {side} text counts.", kind="co")
+        for side, tokens in zip(SIDES, (pair.first, pair.second), strict=True)
+    }
+    fits = "How well each word of the first text fits each of the second; the best of a word decides its weight."
+    maps["affinity"] = Attends(pair.first, pair.second, fits, kind="co")
+    return describe(
+        title="Attentive pooling network",
+        summary="Tells how two texts are related; a word counts as much as the best of the other text fits it.",
+        inputs=[pair],
+        results=[Classes(labels=blueprint.labels)],
+        maps={} if network.pool is None else maps_of(network.pool, maps),
+        taxonomy=Taxonomy(features="parallel co-attention", scoring="activated general", query="specialised"),
+        citation=Citation("dos Santos, Tan, Xiang, Zhou", "Attentive Pooling Networks", 2016, "arXiv:1602.03609"),
+        config=config,
+    )
+
+
+PRESETS = {
+    "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, d_compare=8, dropout=0.0),
+    "demo": Preset(
+        settings=Settings(epochs=6, batch_size=32, learning_rate=4e-3, patience=2),
+        sizes={"d_embedding": 24, "d_hidden": 16, "d_compare": 32, "dropout": 0.1},
+        vocabulary=500,
+    ),
+    "full": Preset(settings=Settings(epochs=8, batch_size=32, learning_rate=2e-3, patience=2), vocabulary=8000),
+    # The sizes of the paper's largest recurrent network, with Adam in the place of plain gradient descent.
+    "paper": Preset(
+        settings=Settings(epochs=25, batch_size=20, learning_rate=1e-3, patience=5),
+        sizes={"d_embedding": 100, "d_hidden": 141, "d_compare": 282},
+        vocabulary=40_000,
+    ),
+}
+
+ATTENTIVE_POOLING = Recipe(
+    config=AttentivePoolingConfig,
+    network=AttentivePooling,
+    card=card,
+    task=Classify(),
+    data=rows.TEXT_PAIRS,
+    builtin=inference.dataset,
+    prepare=of_texts(AttentivePoolingConfig),
+    presets=PRESETS,
+)
+# What the paper compares it with: the largest of each feature, in the place of both vectors.
+ATTENTIVE_POOLING_LARGEST = ATTENTIVE_POOLING.changed(attentive=False)

@@ -1,0 +1,200 @@
+"""Word-by-word attention, R7 (Rocktäschel, Grefenstette, Hermann, Kočiský & Blunsom 2016): a premise read again.
+
+Fig. 1 of the paper: an LSTM reads the premise (A), a second one goes on from its memory and reads the hypothesis; its
+last state attends to the premise once (B), or each of its states does, knowing what those before have found (C).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch._higher_order_ops.scan import scan
+
+from limelight_models.attention import Attention
+from limelight_models.attention.flat import attend, over_keys
+from limelight_models.attention.score import Additive
+from limelight_models.blocks.recurrent import pick
+from limelight_models.cards.card import Card
+from limelight_models.cards.describe import describe
+from limelight_models.cards.inputs import PairInput
+from limelight_models.cards.labels import one
+from limelight_models.cards.maps import Attends, maps_of
+from limelight_models.cards.results import Classes
+from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.data import inference, rows
+from limelight_models.network import Answer, Network
+from limelight_models.tasks.classify import Classify
+from limelight_models.training.prepared import of_texts
+from limelight_models.training.recipe import Blueprint, Recipe
+from limelight_models.training.settings import Preset, Settings, tiny
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordByWordConfig:
+    """Sizes. The paper has d_embedding 300 (word2vec, fixed), d 100.
+
+    each: whether each word of the hypothesis attends, or its last state alone (§2.3).
+    """
+
+    vocabulary: int
+    classes: int
+    each: bool = True
+    d_embedding: int = 64
+    d: int = 64
+    dropout: float = 0.2
+    max_tokens: int = 64
+    max_characters: int = 20_000
+
+
+class Premise(nn.Module):
+    """An LSTM that reads padding before the words, where it changes nothing, and so ends with the last word.
+
+    Its biases are the weights of a feature that is 1 at words and 0 at padding: states of zeros stay zeros till then.
+
+    Shapes: words [batch, position, d_in], zeros at padding, mask [batch, position] -> states [batch, position, d], the
+        last cell [1, batch, d].
+    """
+
+    def __init__(self, *, d_in: int, d: int) -> None:
+        super().__init__()
+        self.cell = nn.LSTM(d_in + 1, d, batch_first=True, bias=False)
+
+    def forward(self, words: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        padding = (~mask).sum(1, keepdim=True)
+        place = torch.arange(mask.shape[1], device=mask.device).unsqueeze(0)
+        behind = torch.where(place < padding, place + mask.shape[1], place) - padding
+        known = torch.cat([words, mask.unsqueeze(-1).to(words.dtype)], -1)
+        states, (_, last) = self.cell(pick(known, behind))
+        return pick(states, torch.where(mask, place + padding, 0)), last
+
+
+class WordByWord(Network):
+    """A premise and a hypothesis -> classes, with the weights of the premise for each word of the hypothesis.
+
+    Y = LSTM(premise), h = LSTM'(hypothesis) with c_0 the last cell of the premise (§2.2)
+    M_t = tanh(W^y Y + (W^h h_t + W^r r_{t-1}) ⊗ e_L) (eq. 11);  α_t = softmax(wᵀ M_t) (eq. 12)
+    r_t = Y α_tᵀ + tanh(W^t r_{t-1}) (eq. 13);  h* = tanh(W^p r_N + W^x h_N) (eq. 14)
+    Once: α = softmax(wᵀ tanh(W^y Y + W^h h_N ⊗ e_L)), r = Y αᵀ (eq. 7–9), h* = tanh(W^p r + W^x h_N) (eq. 10)
+
+    Shapes: first_ids int64 [batch, first], the premise, second_ids [batch, second], masks bool of the same -> logits
+        [batch, class], map `second.cross` [batch, 1, second, first], or once `first` [batch, 1, 1, first].
+    """
+
+    def __init__(self, config: WordByWordConfig) -> None:
+        super().__init__()
+        self.config, d = config, config.d
+        self.embedding = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
+        nn.init.normal_(self.embedding.weight, std=0.3)
+        self.premise = Premise(d_in=config.d_embedding, d=d)
+        self.hypothesis = nn.LSTM(config.d_embedding, d, batch_first=True)
+        self.attention = Attention(score=Additive(d_q=2 * d if config.each else d, d_k=d, d_w=d, bias=False))
+        self.keep = nn.Linear(d, d, bias=False) if config.each else None
+        self.found, self.read = (nn.Linear(d, d, bias=False) for _ in range(2))
+        self.dropout = nn.Dropout(config.dropout)
+        self.classify = nn.Linear(d, config.classes)
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        masks = [tensors[f"{side}_mask"] for side in ("first", "second")]
+        premise, hypothesis = (
+            self.dropout(self.embedding(tensors[f"{side}_ids"])) * mask.unsqueeze(-1)
+            for side, mask in zip(("first", "second"), masks, strict=True)
+        )
+        known, cell = self.premise(premise, masks[0])
+        states, _ = self.hypothesis(hypothesis, (torch.zeros_like(cell), cell))
+        last = (masks[1].sum(1, keepdim=True) - 1).clamp(min=0)
+        state = pick(states, last)
+        if self.keep is None:
+            found, weights = attend(self.attention, state, known, None, over_keys(masks[0]))
+            maps = {"first": weights}
+        else:
+            keep, words = self.keep, masks[0].sum(1, keepdim=True)
+
+            def step(before: Tensor, now: Tensor) -> tuple[Tensor, Tensor]:
+                asked = torch.cat([now, before], -1).unsqueeze(1)
+                # The mask is made here: of one from outside, an exported loop asks for its strides.
+                real = torch.arange(known.shape[1], device=known.device) < words
+                context, row = attend(self.attention, asked, known, None, over_keys(real))
+                return context.squeeze(1) + torch.tanh(keep(before)), row[:, :, 0]
+
+            every, weights = in_turn(step, states)
+            found, maps = pick(every, last), {"second.cross": weights * masks[1][:, None, :, None]}
+        read = torch.tanh(self.found(found) + self.read(state)).squeeze(1)
+        return Answer({"logits": self.classify(self.dropout(read))}, maps)
+
+
+def in_turn(step: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]], states: Tensor) -> tuple[Tensor, Tensor]:
+    """Walk through states; a step takes what the one before has made, zeros at first, and gives rows of weights.
+
+    An exported graph has one operator for it, Scan; elsewhere it would be compiled first.
+
+    Shapes: states [batch, query, d] -> what each step has made [batch, query, d], weights [batch, head, query, key].
+    """
+    start = states.new_zeros(states.shape[0], states.shape[2])
+    if torch.compiler.is_exporting():
+
+        def scanned(before: Tensor, now: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+            made, row = step(before, now)
+            return made, (made.clone(), row.clone())
+
+        _, (every, rows_) = scan(scanned, start, states.transpose(0, 1).contiguous())
+        return every.transpose(0, 1), rows_.movedim(0, 2)
+    steps = []
+    for now in states.unbind(1):
+        start, row = step(start, now)
+        steps.append((start, row))
+    made, weights = zip(*steps, strict=True)
+    return torch.stack(made, 1), torch.stack(weights, 2)
+
+
+def card(network: WordByWord, blueprint: Blueprint[WordByWordConfig]) -> Card:
+    """Describe the network."""
+    config = network.config
+    summary = "Two sentences: what is given (the premise), and what is asked about it (the hypothesis)."
+    pair = PairInput(summary=summary, tokenizer=blueprint.tokenizer(), max_tokens=config.max_tokens)
+    cross = Attends(pair.second, pair.first, "What each word of the second sentence looks at in the first.")
+    once = Attends(one("pair"), pair.first, "How much each word of the first sentence counts.")
+    return describe(
+        title="Word-by-word attention" if config.each else "Conditional encoding with attention",
+        summary="Tells how two sentences are related: the second is read with the first in mind, and looks back at it.",
+        inputs=[pair],
+        results=[Classes(labels=blueprint.labels)],
+        maps=maps_of(network.attention, {"second.cross": cross} if config.each else {"first": once}),
+        taxonomy=Taxonomy(scoring="additive"),
+        citation=Citation(
+            "Rocktäschel, Grefenstette, Hermann, Kočiský, Blunsom",
+            "Reasoning about Entailment with Neural Attention",
+            2016,
+            "ICLR",
+        ),
+        config=config,
+    )
+
+
+PRESETS = {
+    "tiny": tiny(vocabulary=50, d_embedding=8, d=6, dropout=0.0),
+    "demo": Preset(
+        settings=Settings(epochs=6, batch_size=32, learning_rate=4e-3, patience=2),
+        sizes={"d_embedding": 32, "d": 32, "dropout": 0.1},
+        vocabulary=500,
+    ),
+    "full": Preset(settings=Settings(epochs=6, batch_size=32, learning_rate=2e-3, patience=2), vocabulary=8000),
+    "paper": Preset(
+        settings=Settings(epochs=20, batch_size=32, learning_rate=1e-3, patience=5),
+        sizes={"d_embedding": 300, "d": 100},
+        vocabulary=40_000,
+    ),
+}
+
+WORD_BY_WORD = Recipe(
+    config=WordByWordConfig,
+    network=WordByWord,
+    card=card,
+    task=Classify(),
+    data=rows.TEXT_PAIRS,
+    builtin=inference.dataset,
+    prepare=of_texts(WordByWordConfig),
+    presets=PRESETS,
+)
+# What the paper compares it with: the last state attends, once.
+WORD_BY_WORD_ONCE = WORD_BY_WORD.changed(each=False)

@@ -1,0 +1,155 @@
+"""Diversity LSTM, K23 (Mohankumar, Nema, Narasimhan, Khapra, Srinivasan & Ravindran 2020): states that differ.
+
+§2 and §4 of the paper: words, an LSTM, attention over its states, classes. Where the states of all words are alike,
+their weights say little; so how alike they are, the conicity, is added to the loss (§4.2). The paper's other model,
+whose cell makes each state orthogonal to those before (§4.1), is not here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
+
+from limelight_models.attention import Attention
+from limelight_models.attention.queries.pool import SelfAttentivePool
+from limelight_models.attention.queries.specialised import average
+from limelight_models.attention.score import SelfAttentive
+from limelight_models.cards.card import Card, Metric
+from limelight_models.cards.describe import describe
+from limelight_models.cards.inputs import TextInput
+from limelight_models.cards.labels import one
+from limelight_models.cards.maps import Attends, maps_of
+from limelight_models.cards.results import Classes
+from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.data import docstrings, rows
+from limelight_models.data.dataset import Example
+from limelight_models.network import Answer, Network
+from limelight_models.tasks.classify import Classify
+from limelight_models.tasks.heads import Scores
+from limelight_models.tasks.task import HeldOut, answers
+from limelight_models.training.prepared import of_texts
+from limelight_models.training.recipe import Blueprint, Recipe
+from limelight_models.training.settings import Preset, Settings, tiny
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiversityConfig:
+    """Sizes. The paper has d_embedding 300 and d_hidden 128. diversity: weight λ of conicity in the loss."""
+
+    vocabulary: int
+    classes: int
+    d_embedding: int = 64
+    d_hidden: int = 64
+    d_attention: int = 32
+    dropout: float = 0.4
+    diversity: float = 0.5
+    max_tokens: int = 512
+    max_characters: int = 20_000
+
+
+class DiversityLstm(Network):
+    """Text -> classes, with the weights of its words.
+
+    h_t = LSTM(x_t, h_{t-1});  a_t = softmax_t(vᵀ tanh(W h_t + b));  c = Σ_t a_t h_t (§2.1)
+    loss = - log p(y) + λ conicity(H) (§4.2)
+
+    Shapes: token_ids int64 [batch, token], token_mask bool of the same -> logits [batch, class],
+        map `pool` [batch, 1, 1, token].
+    """
+
+    def __init__(self, config: DiversityConfig) -> None:
+        super().__init__()
+        self.config, d = config, config.d_hidden
+        self.embedding = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
+        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = nn.LSTM(config.d_embedding, d, batch_first=True)
+        self.pool = SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=d, d_w=config.d_attention)))
+        self.classify = Scores(d_in=d, d_out=config.classes, dropout=config.dropout)
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        mask = tensors["token_mask"]
+        # The LSTM reads onward, so that real states know nothing of the padding behind them.
+        states = self.encoder(self.dropout(self.embedding(tensors["token_ids"])))[0] * mask.unsqueeze(-1)
+        found, weights = self.pool(states, mask=mask)
+        signals = {"conicity": conicity(states, mask)}
+        return Answer({"logits": self.classify(found)}, {"pool": weights}, signals)
+
+    def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
+        """Cross-entropy and conicity (§4.2)."""
+        return losses.sum() + self.config.diversity * answer.signals["conicity"].sum()
+
+
+def conicity(states: Tensor, mask: Tensor) -> Tensor:
+    """Conicity, the similarity of states: the mean cosine of each with their average (§2.3).
+
+    1 where all point the same way; below 0 where few long states outweigh many short ones.
+
+    Shapes: states [batch, token, d], mask [batch, token] -> [batch].
+    """
+    alike = cosine_similarity(states, average(states, mask), dim=-1)
+    return (alike * mask).sum(-1) / mask.sum(-1).clamp(min=1)
+
+
+class ClassifyByStates(Classify):
+    """Classes, and how alike the states are by which they are told."""
+
+    def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
+        """Accuracy, and the mean conicity of the held-out texts."""
+        each = torch.cat([answer.signals["conicity"] for _, answer in answers(network, held_out)])
+        return [*super().judge(network, card, held_out, training), Metric(name="conicity", value=float(each.mean()))]
+
+
+def card(network: DiversityLstm, blueprint: Blueprint[DiversityConfig]) -> Card:
+    """Describe the network."""
+    text = TextInput(
+        summary="A text, such as a sentence or a review.",
+        tokenizer=blueprint.tokenizer(),
+        max_tokens=network.config.max_tokens,
+    )
+    return describe(
+        title="Diversity LSTM",
+        summary="Classifies a text by an LSTM whose states differ, so that the weights of its words say what it read.",
+        inputs=[text],
+        results=[Classes(labels=blueprint.labels)],
+        maps=maps_of(network.pool, {"pool": Attends(one("text"), text.tokens(), "How much each word counts.")}),
+        taxonomy=Taxonomy(scoring="additive", query="self-attentive"),
+        citation=Citation(
+            "Mohankumar, Nema, Narasimhan, Khapra, Srinivasan, Ravindran",
+            "Towards Transparent and Explainable Attention Models",
+            2020,
+            "ACL",
+        ),
+        config=network.config,
+    )
+
+
+PRESETS = {
+    "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, d_attention=6, dropout=0.1),
+    "demo": Preset(
+        settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=3),
+        sizes={"d_embedding": 32, "d_hidden": 32, "d_attention": 16, "max_tokens": 128},
+        vocabulary=3000,
+    ),
+    "full": Preset(settings=Settings(epochs=6, batch_size=32, learning_rate=3e-3, patience=2), vocabulary=8000),
+    "paper": Preset(
+        settings=Settings(epochs=8, batch_size=32, learning_rate=1e-3, weight_decay=1e-5, patience=8),
+        sizes={"d_embedding": 300, "d_hidden": 128, "d_attention": 64},
+        vocabulary=20_000,
+    ),
+}
+
+DIVERSITY_LSTM = Recipe(
+    config=DiversityConfig,
+    network=DiversityLstm,
+    card=card,
+    task=ClassifyByStates(),
+    data=rows.TEXTS,
+    builtin=docstrings.texts,
+    prepare=of_texts(DiversityConfig),
+    presets=PRESETS,
+)
+# The same LSTM without conicity in its loss.
+DIVERSITY_LSTM_PLAIN = DIVERSITY_LSTM.changed(diversity=0.0)

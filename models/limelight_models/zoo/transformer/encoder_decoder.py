@@ -1,0 +1,224 @@
+"""Encoder and decoder of the Transformer (Vaswani et al. 2017, Figure 1), for models that exchange a part of it.
+
+A model's config makes the parts: the encoder's layers, the decoder's attention to what was put out, and that over the
+source.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from limelight_models.attention import Attention
+from limelight_models.attention.cached import CausalAttention, CrossAttention, KVCache
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.score import ScaledDot
+from limelight_models.attention.weights import Weights, weights_of
+from limelight_models.blocks.transformer import AddAndNorm, FeedForward, PostNormLayer, places
+from limelight_models.cards.labels import input_steps
+from limelight_models.cards.maps import Attends, Map, maps_of
+from limelight_models.cards.results import State, cached_states
+from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
+from limelight_models.training.recipe import Blueprint
+from limelight_models.training.settings import Preset, Settings, tiny
+from limelight_models.zoo.seq2seq import Seq2SeqConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderConfig(Seq2SeqConfig):
+    """Sizes. The paper's base model has d_model 512, 6 layers, 8 heads and d_hidden 2048."""
+
+    d_model: int = 64
+    layers: int = 2
+    heads: int = 4
+    d_hidden: int = 128
+    dropout: float = 0.1
+
+    def depth(self) -> int:
+        """Layers of the encoder."""
+        return self.layers
+
+    def multi_head(self) -> MultiHead:
+        """Attention of this many heads."""
+        return MultiHead(attention=Attention(score=ScaledDot()), d_model=self.d_model, heads=self.heads)
+
+    def of_source(self) -> nn.Module:
+        """The encoder's attention of a source to itself."""
+        return self.multi_head()
+
+    def looking_back(self) -> CausalAttention:
+        """The decoder's attention to what was put out."""
+        return CausalAttention(self.multi_head())
+
+    def states(self) -> list[State]:
+        """The decoder's cached keys and values of tokens that were put out."""
+        return cached_states(self.layers, self.heads, self.d_model)
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention that looks back alone, attention over the source, then the position-wise network.
+
+    Shapes: features [batch, output, d_model], memory of `CrossAttention.read`, mask bool [batch, source] -> the same,
+        weights of both.
+    """
+
+    def __init__(self, config: EncoderDecoderConfig) -> None:
+        super().__init__()
+        self.itself, self.cross = config.looking_back(), CrossAttention(config.multi_head())
+        self.hidden = FeedForward(d_model=config.d_model, d_hidden=config.d_hidden)
+        self.after_itself, self.after_cross, self.after_hidden = (
+            AddAndNorm(d_model=config.d_model, dropout=config.dropout) for _ in range(3)
+        )
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Those over what was put out; then those over the source."""
+        return weights_of(self.itself, self.cross)
+
+    def forward(self, features: Tensor, memory: KVCache, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        attended, own, _ = self.itself(features)
+        features, cross = self.rest(self.after_itself(features, attended), memory, mask)
+        return features, own, cross
+
+    def step(
+        self, features: Tensor, kept: KVCache, position: Tensor, memory: KVCache, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, KVCache]:
+        """One token [batch, 1, d_model], from what is kept of those before it."""
+        attended, own, new = self.itself.step(features, kept, position)
+        features, cross = self.rest(self.after_itself(features, attended), memory, mask)
+        return features, own, cross, new
+
+    def rest(self, features: Tensor, memory: KVCache, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """All behind the attention to itself."""
+        attended, weights = self.cross(features, memory, mask)
+        features = self.after_cross(features, attended)
+        return self.after_hidden(features, self.hidden(features)), weights
+
+
+class EncoderDecoder(GeneratingNetwork):
+    """Text -> text, with every weight of the encoder, of the decoder on itself, and between them.
+
+    Shapes: source_ids int64 [batch, source], source_mask bool of the same, target_ids int64 [batch, output] ending
+        with the end token -> scores [batch, output, token], maps `encoder.<layer>.self` [batch, head, source, source],
+        `decoder.<layer>.self` [batch, head, output, output], `decoder.<layer>.cross` [batch, head, output, source].
+    """
+
+    def __init__(self, config: EncoderDecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.source_embedding = nn.Embedding(config.source_vocabulary, config.d_model)
+        self.target_embedding = nn.Embedding(config.target_vocabulary, config.d_model)
+        for embedding in (self.source_embedding, self.target_embedding):
+            nn.init.normal_(embedding.weight, std=config.d_model**-0.5)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = nn.ModuleList(
+            PostNormLayer(
+                attention=config.of_source(), d_model=config.d_model, d_hidden=config.d_hidden, dropout=config.dropout
+            )
+            for _ in range(config.depth())
+        )
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+
+    def embed(self, embedding: nn.Module, token: Tensor, position: Tensor) -> Tensor:
+        """√d_model · E y + PE (§3.4, 3.5): […] -> […, d_model]."""
+        d_model = self.config.d_model
+        embedded: Tensor = self.dropout(math.sqrt(d_model) * embedding(token) + places(position, d_model))
+        return embedded
+
+    def scores(self, features: Tensor) -> Tensor:
+        """[…, d_model] -> […, token]: by the target's embeddings themselves (§3.4)."""
+        return linear(features, self.target_embedding.weight)
+
+    def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
+        """The encoder's maps, and what each layer of the decoder reads of its result."""
+        ids, mask = tensors["source_ids"], tensors["source_mask"]
+        features = self.embed(self.source_embedding, ids, torch.arange(ids.shape[1], device=ids.device))
+        found: dict[str, Tensor] = {}
+        layers = [features]
+        for number, layer in enumerate(self.encoder):
+            features, found[f"encoder.{number}.self"] = layer(features, mask)
+            layers.append(features)
+        read, shown = self.read(layers)
+        for number, (reader, features) in enumerate(zip(self.decoder, read, strict=True)):
+            assert isinstance(reader, DecoderLayer)
+            memory = reader.cross.read(features)
+            found |= {f"source_keys.{number}": memory.keys, f"source_values.{number}": memory.values}
+        return {**found, **shown}
+
+    def read(self, layers: Sequence[Tensor]) -> tuple[Sequence[Tensor], Mapping[str, Tensor]]:
+        """The source states that each layer of the decoder reads, and maps of them: here the encoder's last layer.
+
+        layers: the embedded source, and what each layer of the encoder makes of it, [batch, source, d_model].
+        """
+        return [layers[-1]] * len(self.decoder), {}
+
+    def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
+        position, mask = tensors["position"], tensors["source_mask"]
+        features = self.embed(self.target_embedding, token, position).unsqueeze(1)
+        states: dict[str, Tensor] = {}
+        maps: dict[str, Tensor] = {}
+        for number, layer in enumerate(self.decoder):
+            assert isinstance(layer, DecoderLayer)
+            values = tensors[f"values.{number}"]
+            kept = KVCache(tensors.get(f"keys.{number}", values), values)  # of keys that are not read, none are kept
+            memory = KVCache(tensors[f"source_keys.{number}"], tensors[f"source_values.{number}"])
+            features, own, cross, new = layer.step(features, kept, position, memory, mask)
+            both = {f"keys.{number}": new.keys, f"values.{number}": new.values}
+            states |= {f"next_{name}": made for name, made in both.items() if name in tensors}
+            maps |= {f"decoder.{number}.self": own[:, :, 0], f"decoder.{number}.cross": cross[:, :, 0]}
+        return StepAnswer(self.scores(features[:, 0]), states, maps)
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        encoded, target = self.encode(**tensors), tensors["target_ids"]
+        put_in = torch.cat([torch.full_like(target[:, :1], self.config.begin), target[:, :-1]], 1)
+        features = self.embed(self.target_embedding, put_in, torch.arange(put_in.shape[1], device=put_in.device))
+        maps = {name: each for name, each in encoded.items() if not name.startswith(("source_keys.", "source_values."))}
+        for number, layer in enumerate(self.decoder):
+            memory = KVCache(encoded[f"source_keys.{number}"], encoded[f"source_values.{number}"])
+            features, own, cross = layer(features, memory, tensors["source_mask"])
+            maps |= {f"decoder.{number}.self": own, f"decoder.{number}.cross": cross}
+        return Answer({"scores": self.scores(features)}, maps)
+
+
+def parts(network: EncoderDecoder, blueprint: Blueprint[Any], read: Mapping[str, Map] | None = None) -> dict[str, Any]:
+    """Parts of all of their cards: inputs, the result, and the maps of the layers. read: those of `read`."""
+    config = network.config
+    text, target = config.source(blueprint.files), config.target(blueprint.files)
+    written = config.written(blueprint.files, position="position", states=config.states())
+    source, put_in = text.tokens("source"), input_steps()
+    reading = {"encoder.{}.self": Attends(source, source, "What each token of the source looks at in layer {}.")}
+    own = "Where layer {} looked in what was put out so far, before each token."
+    putting_out = {
+        "decoder.{}.self": Attends(written.steps, put_in, own),
+        "decoder.{}.cross": Attends(written.steps, source, "Where layer {} looked in the source before each token."),
+    }
+    return {
+        "inputs": [text, target],
+        "results": [written],
+        "maps": {**maps_of(network.encoder, reading), **(read or {}), **maps_of(network.decoder, putting_out)},
+        "config": config,
+    }
+
+
+# For models that exchange attention alone. Paper: Transformer base, with this project's schedule of the learning rate.
+PRESETS: Mapping[str, Preset] = {
+    "tiny": tiny(d_model=8, layers=1, heads=2, d_hidden=8),
+    "demo": Preset(
+        settings=Settings(epochs=16, batch_size=64, learning_rate=2e-3, patience=4),
+        sizes={"d_model": 64, "layers": 2, "heads": 4, "d_hidden": 128},
+    ),
+    "full": Preset(
+        settings=Settings(epochs=12, batch_size=64, learning_rate=1e-3, patience=2),
+        sizes={"d_model": 128, "layers": 2, "heads": 8, "d_hidden": 512, "dropout": 0.1},
+        vocabulary=2000,
+    ),
+    "paper": Preset(
+        settings=Settings(epochs=20, batch_size=512, learning_rate=7e-4, patience=20, weight_decay=0.0),
+        sizes={"d_model": 512, "layers": 6, "heads": 8, "d_hidden": 2048, "dropout": 0.1},
+        vocabulary=32_000,
+    ),
+}

@@ -1,0 +1,87 @@
+"""Fixed multi-head attention, L14 (Bhojanapalli et al. 2020): the size of a head does not shrink with their number.
+
+The Transformer with heads of their own size. With d / h features, a head's scores over n keys have a rank of d / h at
+most, so that many heads cannot say which key (the paper's representation theorem: d / h ≥ n allows any weights).
+"""
+
+from dataclasses import dataclass
+
+from limelight_models.attention import Attention
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.score import ScaledDot
+from limelight_models.cards.card import Card
+from limelight_models.cards.describe import describe
+from limelight_models.cards.results import State, cached_states
+from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.training.recipe import Blueprint
+from limelight_models.training.settings import Preset, Settings, tiny
+from limelight_models.zoo.seq2seq import rewriting
+from limelight_models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedHeadsConfig(EncoderDecoderConfig):
+    """Sizes. d_head: of a head, by the paper the number of tokens; 0 for d_model / heads."""
+
+    d_head: int = 16
+
+    def multi_head(self) -> MultiHead:
+        """Heads of d_p = d_head features, whatever d_model is (the paper's fixed multi-head attention).
+
+        head_i = softmax((W_q^i X)ᵀ (W_k^i X) / √d_p) W_v^i X;  W_o [head_1; …; head_h]
+        with W_q^i, W_k^i, W_v^i of d_p × d and W_o of d × h d_p.
+        """
+        return MultiHead(
+            attention=Attention(score=ScaledDot()),
+            d_model=self.d_model,
+            heads=self.heads,
+            d_head=self.d_head or None,
+        )
+
+    def states(self) -> list[State]:
+        return cached_states(self.layers, self.heads, self.heads * self.d_head or self.d_model)
+
+
+def card(network: EncoderDecoder, blueprint: Blueprint[FixedHeadsConfig]) -> Card:
+    """Describe the model."""
+    return describe(
+        title="Transformer with a fixed head size",
+        summary="Rewrites a text token by token, looking at the source and back at itself by heads of their own size.",
+        taxonomy=Taxonomy(
+            scoring="scaled multiplicative",
+            query=("self-attentive", "basic"),
+            multiplicity=("multi-head", "multi-hop"),
+        ),
+        citation=Citation(
+            "Bhojanapalli, Yun, Rawat, Reddi, Kumar",
+            "Low-Rank Bottleneck in Multi-head Attention Models",
+            2020,
+            "ICML",
+        ),
+        **parts(network, blueprint),
+    )
+
+
+PRESETS = {
+    "tiny": tiny(d_model=8, layers=1, heads=2, d_head=3, d_hidden=8),
+    # Many heads for so few features: divided, each would have two.
+    "demo": Preset(
+        settings=Settings(epochs=16, batch_size=64, learning_rate=2e-3, patience=4),
+        sizes={"d_model": 32, "layers": 2, "heads": 16, "d_head": 16, "d_hidden": 128},
+    ),
+    "full": Preset(
+        settings=Settings(epochs=12, batch_size=64, learning_rate=1e-3, patience=2),
+        sizes={"d_model": 64, "layers": 2, "heads": 16, "d_head": 32, "d_hidden": 256, "dropout": 0.1},
+        vocabulary=2000,
+    ),
+    # An embedding a quarter as large as is usual with 8 heads of 128, with this project's encoder and schedule.
+    "paper": Preset(
+        settings=Settings(epochs=20, batch_size=512, learning_rate=7e-4, patience=20, weight_decay=0.0),
+        sizes={"d_model": 256, "layers": 6, "heads": 8, "d_head": 128, "d_hidden": 1024, "dropout": 0.1},
+        vocabulary=32_000,
+    ),
+}
+
+FIXED_HEADS = rewriting(FixedHeadsConfig, EncoderDecoder, card, PRESETS)
+# As many heads, which share the features of the model.
+FIXED_HEADS_DIVIDED = FIXED_HEADS.changed(d_head=0)

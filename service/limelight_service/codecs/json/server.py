@@ -1,0 +1,41 @@
+"""The HTTP server of a frontend with every protocol that it speaks."""
+
+from collections.abc import Callable
+
+from limelight_service.codecs.json.open_inference import RestService
+from limelight_service.codecs.json.openapi import document
+from limelight_service.codecs.json.v1 import JsonService
+from limelight_service.frontend.core import Core
+from limelight_service.frontend.http.body import BodyReader
+from limelight_service.frontend.http.exchange import HttpCalls
+from limelight_service.frontend.http.server import HttpServer
+from limelight_service.frontend.server import FrontendServer
+from limelight_service.observability.metrics import Metrics
+from limelight_service.security.access import Access
+from limelight_service.settings import Settings
+
+
+def http_server(
+    settings: Settings,
+    metrics: Metrics,
+    access: Access,
+    core: Core,
+    beside: FrontendServer,
+    is_ready: Callable[[], bool],
+) -> HttpServer:
+    """Make the server. beside: the gRPC server, whose gate, memory of requests and traces it shares."""
+    methods = [
+        *JsonService(core, settings.max_response_bytes).methods(),
+        *RestService(core, settings.max_instances, is_ready).methods(),
+    ]
+    openapi = document(methods, has_tokens=bool(settings.tokens))
+    pages = {"/openapi.json": openapi}
+    calls = HttpCalls(
+        metrics,
+        access,
+        beside.drain,
+        BodyReader(settings.max_request_bytes, settings.arrival_seconds, beside.requests),
+        settings.answer_seconds,
+        beside.tracer,
+    )
+    return HttpServer(settings, access, calls, methods, pages, is_ready)

@@ -1,0 +1,196 @@
+"""Dataclasses of calls in any protocol: requests, prepared instances, answers and their provenance."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from limelight_bundle.rows import Labels, Row
+from limelight_bundle.values import Array, Instance
+from limelight_service.admission.memory import Held
+from limelight_service.attention.options import Options
+from limelight_service.attention.plan import AttentionPlan
+from limelight_service.frontend.interventions import Intervention
+from limelight_service.frontend.models import Model
+from limelight_service.frontend.results import TypedResult
+from limelight_service.frontend.schema import ModelSchema
+from limelight_service.frontend.sizes import Wanted
+from limelight_service.ipc.boundary import GenerationSettings, RowResult
+from limelight_service.observability.counters import Snapshot
+
+# The bytes of an answer from which it is made on a thread, and as many as take the time of one typed result.
+_LARGE_ANSWER = 2**18
+_BYTES_OF_RESULT = 2**12
+
+
+class WholeServer(Protocol):
+    """Functions of the whole server, in which its other processes take part."""
+
+    async def change_models(self, action: str, name: str, version: int) -> int:
+        """Load or unload a version in every engine; gives the version.
+
+        Args:
+            action: `load` or `unload`.
+            version: 0 to load the highest that the folder has.
+
+        Raises:
+            LimelightError: ModelNotFoundError, ModelUnavailableError.
+        """
+
+    async def statistics(self) -> Snapshot:
+        """Join the statistics of every process."""
+
+
+class InstanceSource(Protocol):
+    """The instances of a call, in the form of its protocol. For any thread.
+
+    size: bytes of all of them. has_tensors_only: none is a text, an image or another value that is preprocessed.
+    has_interventions: some have.
+    """
+
+    size: int
+    has_tensors_only: bool
+    has_interventions: bool
+
+    def __len__(self) -> int: ...
+
+    def path(self, place: int) -> str:
+        """Give the path of an instance in the request."""
+
+    def has_files(self, schema: ModelSchema) -> bool:
+        """Tell whether some value is an image or a recording, which take a while to decode."""
+
+    def read(self, place: int, schema: ModelSchema) -> Instance:
+        """Translate one instance. Raises: InputError naming the field."""
+
+    def interventions(self, place: int) -> Sequence[Intervention]:
+        """Translate the interventions of an instance. Raises: InputError naming the field."""
+
+    def seed(self, place: int) -> int | None:
+        """Give the seed of an instance; None where there is none."""
+
+
+@dataclass(frozen=True)
+class CallRequest:
+    """A call for one model, checked as far as it can be without the model.
+
+    model: its name, or the model itself from `Core.find`, where a protocol needs it to read the request. version: 0 for
+    the default. outputs: names of the raw outputs to return; None for all. generation: makes the checked options, of
+    the model's limit of tokens; None where the call has none. attention: None for a prediction alone. limit: bytes of
+    the answer, 0 for the server's. encode_labels: a label set as the protocol sends it. label_sets: those to return
+    beside the ones that results and maps refer to. is_large: the attention options are many, and take time again with
+    each instance. is_rectangular: each instance takes as much of the answer as the
+    largest, and edges as much as a dense map.
+    """
+
+    model: str | Model
+    version: int
+    instances: InstanceSource
+    encode_labels: Callable[[ModelSchema, Labels], bytes]
+    outputs: Sequence[str] | None = None
+    max_classes: int = 0
+    truncate: bool = False
+    attention: Options | None = None
+    generation: Callable[[int], GenerationSettings] | None = None
+    limit: int = 0
+    label_sets: Sequence[str] = ()
+    is_large: bool = False
+    is_rectangular: bool = False
+
+
+@dataclass(frozen=True)
+class PreparedInstance:
+    """One instance, ready for an engine.
+
+    labels: the label sets that its answer refers to, encoded, as far as the inputs decide them. attention: bound of the
+    bytes of its maps in the answer. computing: of what an engine holds until they are reduced. nanoseconds: it took.
+    interventions: not yet among the row's tensors. given: bytes that they take there.
+    """
+
+    instance: Instance
+    row: Row
+    seed: int | None
+    labels: Mapping[str, bytes]
+    attention: int
+    computing: int
+    nanoseconds: int
+    interventions: Sequence[Intervention]
+    given: int
+
+
+@dataclass(frozen=True)
+class CheckedCall:
+    """A call's options once its model is known. stream_limit: bytes of a stream's attention; None for other calls.
+    size: bound of the answer's bytes, or of a stream's first message; 0 before the instances are prepared.
+    """
+
+    model: Model
+    wanted: Wanted
+    request: CallRequest
+    stream_limit: int | None = None
+    size: int = 0
+
+    @property
+    def is_large(self) -> bool:
+        """True where making the answer would hold up the event loop for some milliseconds."""
+        results = len(self.model.builders) * len(self.request.instances)
+        return self.size + results * _BYTES_OF_RESULT >= _LARGE_ANSWER
+
+    @property
+    def plan(self) -> AttentionPlan | None:
+        """The attention plan; None for a prediction alone."""
+        return self.wanted.plan
+
+    @property
+    def schema(self) -> ModelSchema:
+        """The model's schema."""
+        return self.model.schema
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Provenance of an answer. Durations in nanoseconds."""
+
+    model: str
+    version: int
+    digest: str
+    provider: str
+    graph: str
+    batch_rows: int
+    queue: int
+    compute: int
+    preprocess: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer to one instance.
+
+    results: typed, by name, in the model's order. outputs: raw ones that were asked for. labels: label sets that its
+    results and maps refer to, by name: encoded where the inputs decide them, or as they are where the run does.
+    axes: every label set, as it is. derived_labels: those that groups and ranges make. result: as the engine gave it,
+    with the maps.
+    """
+
+    results: Mapping[str, TypedResult]
+    outputs: Mapping[str, Array]
+    labels: Mapping[str, bytes | Labels]
+    axes: Mapping[str, Labels]
+    derived_labels: Sequence[Labels]
+    truncated: bool
+    provenance: Provenance
+    result: RowResult
+
+
+@dataclass(frozen=True)
+class Inference:
+    """The answer to a call, to be encoded by `Core.encoded`.
+
+    held: memory of its results, to be cut to that of the encoded answer, then released. preprocess: nanoseconds that it
+    took. started: when the call began, by `time.perf_counter_ns`.
+    """
+
+    checked: CheckedCall
+    predictions: Sequence[Prediction]
+    held: Held
+    preprocess: int
+    started: int

@@ -1,0 +1,590 @@
+"""The functions of a server in any protocol: predict, attend, stream maps, generate, list, describe, load, unload.
+
+Protocols translate to the dataclasses of `limelight_service.frontend.calls` and back (`limelight_service.codecs`);
+engines compute (`limelight_service.ipc.client`).
+"""
+
+import asyncio
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from limelight_service.admission.lateness import check_in_time
+from limelight_service.admission.memory import Held, MemoryBudget, Transient
+from limelight_service.attention.options import Options
+from limelight_service.attention.plan import check_instance
+from limelight_service.errors import QueueFullError, WrongModelError
+from limelight_service.frontend import validation
+from limelight_service.frontend.call import Call
+from limelight_service.frontend.calls import (
+    CallRequest,
+    CheckedCall,
+    Inference,
+    InstanceSource,
+    Prediction,
+    PreparedInstance,
+    Provenance,
+    WholeServer,
+)
+from limelight_service.frontend.interventions import given_bytes, intervened_bytes, with_interventions
+from limelight_service.frontend.models import Model, Models
+from limelight_service.frontend.preprocessing import PreprocessingPool
+from limelight_service.frontend.results import Answered
+from limelight_service.frontend.signals import AttentionSignals
+from limelight_service.frontend.sizes import Measured, Wanted, check_computed, check_given
+from limelight_service.ipc.boundary import (
+    ChunkResult,
+    GenerationBegun,
+    GenerationSettings,
+    InferenceRequest,
+    MapResult,
+    RowResult,
+    StreamBegun,
+    TokenResult,
+    WaitEstimate,
+)
+from limelight_service.observability.metrics import Metrics
+from limelight_service.observability.observer import Rejection, Stage
+from limelight_service.observability.statistics import CallTimes, VersionStatistics, by_version
+from limelight_service.observability.traces import Attribute
+from limelight_service.repository.catalogue import VersionStatus, no_version_in_repository
+from limelight_service.security.quotas import Quotas
+from limelight_service.settings import Settings
+
+T = TypeVar("T")
+
+# Handing work to a thread costs about as much as tokenizing a paragraph. Below these sizes the event loop does it
+# itself, well within a millisecond; images never, whose bytes do not tell their size.
+_INLINE_REQUEST, _INLINE_TENSORS = 1024, 8192
+_INLINE_MAPS = 256  # of all instances, each of which is measured
+_INLINE_RESULTS = 512  # and label sets, likewise
+_RETRY_AFTER = 1.0
+_SETTLING = 30.0  # seconds until a version that engines have loaded is known here, at most
+_CHUNKS_AHEAD = 8  # chunks of a stream that are computed before their reader takes them, at most about
+_ANSWER_THREADS = 2  # that make large answers, which takes the interpreter more than the cores
+CHUNK_FRAME = 256  # bytes of a chunk's message beside its arrays
+
+
+class Core:
+    """The functions of a server, over its engines. For one event loop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        models: Models,
+        metrics: Metrics,
+        memory: MemoryBudget,
+        quotas: Quotas,
+        *,
+        whole: WholeServer,
+        signals: AttentionSignals | None = None,
+    ) -> None:
+        """Put it together.
+
+        Args:
+            memory: of what engines compute for calls, and of answers until they are sent.
+            quotas: of callers' rows.
+            whole: what concerns other processes of the server too.
+            signals: looks at the attention of some calls; None for none.
+        """
+        self._signals = signals
+        self._settings = settings
+        self.models = models
+        self._metrics = metrics
+        self._memory = memory
+        self._quotas = quotas
+        self._preprocessing = PreprocessingPool(settings.preprocess_count)
+        self._answering = PreprocessingPool(min(settings.preprocess_count, _ANSWER_THREADS), "answer")
+        self._preprocessed: Counter[tuple[str, int]] = Counter()  # rows that threads preprocess, by model
+        self.calls = 0  # so far
+        self._whole = whole
+
+    def close(self) -> None:
+        """Preprocess no more, and make no large answers."""
+        self._preprocessing.close()
+        self._answering.close()
+
+    def find(self, name: str, version: int, call: Call) -> Model:
+        """Find a model that can answer, and keep it until the call ends: an unload waits for that.
+
+        Raises: as `Catalogue.resolve`.
+        """
+        held = ExitStack()
+        model = held.enter_context(self.models.use(name, version, sees=call.caller.sees))
+        call.when_sent(held.close)
+        call.model, call.version = model.schema.name, model.schema.version
+        return model
+
+    async def infer(self, request: CallRequest, call: Call) -> Inference:
+        """Answer every instance, with the attention behind it where that is asked for.
+
+        Raises: LimelightError of every kind.
+        """
+        started = time.perf_counter_ns()
+        checked = await self._checked(request, call)
+        with self._failures_counted(checked, started):
+            if checked.plan is not None:
+                validation.check_sequences(checked.schema, checked.wanted.generation, checked.wanted.attention)
+            before = time.perf_counter_ns()
+            prepared, size = await self._prepared(checked, call)
+            checked = replace(checked, size=size)
+            preprocess = time.perf_counter_ns() - before
+            held = self._hold(checked, prepared, size)
+            try:
+                prepared = await self._intervened(checked, prepared, call)
+                results = await checked.model.engine().answer(_inference(checked, prepared, call))
+                parts = [partial(_predicted, checked, *each) for each in zip(prepared, results, strict=True)]
+                predictions = await self.made(checked, parts, call)
+            except BaseException:
+                held.release()
+                raise
+        call.took("queue", max(each.timing.queue for each in results))
+        call.took("compute", max(each.timing.compute for each in results))
+        _trace_engine(results, call)
+        if checked.plan is not None:
+            self._count_weights(call, *(each for result in results for each in _maps(result)))
+        if self._signals is not None:
+            place = random.randrange(len(prepared))
+            one, seed = prepared[place], results[place].seed
+            self._signals.offer(checked.model, one.row, seed, checked.wanted.generation, call.trace)
+        return Inference(checked, predictions, held, preprocess, started)
+
+    async def encoded(self, inference: Inference, encode: Callable[[Inference], bytes], call: Call) -> bytes:
+        """Serialize an answer, a large one on a thread, and hold its memory until it is sent. Raises: as `encode`."""
+        held, began = inference.held, time.perf_counter_ns()
+        with self._failures_counted(inference.checked, inference.started):
+            try:
+                (data,) = await self.made(inference.checked, [partial(encode, inference)], call)
+            except BaseException:
+                held.release()
+                raise
+        held.keep_only(2 * len(data))  # this, and the transport's copy
+        call.when_sent(held.release)
+        results = [each.result for each in inference.predictions]
+        encoding = time.perf_counter_ns() - began
+        call.traced("encode", encoding)
+        encoding += sum(each.reduce_nanoseconds for each in results)
+        self.stage(Stage.ENCODE, encoding, call)
+        self._count_answered(inference.checked, results, inference.preprocess, encoding, inference.started)
+        return data
+
+    async def stream_maps(
+        self, request: CallRequest, call: Call
+    ) -> AsyncGenerator[tuple[CheckedCall, int, Prediction, StreamBegun] | ChunkResult | None, None]:
+        """Answer one instance after the other: its prediction and what is to come, chunks of its maps, and None at its
+        end.
+        """
+        settings = self._settings
+        checked = await self._checked(request, call)
+        checked = replace(checked, stream_limit=settings.max_stream_bytes or sys.maxsize)
+        assert checked.plan is not None
+        validation.check_by_rows(checked.wanted.attention)
+        prepared, size = await self._prepared(checked, call)
+        checked = replace(checked, size=size)
+        chunk_bytes = min(settings.chunk_bytes, checked.wanted.limit) - CHUNK_FRAME
+        # Chunks that are computed ahead, each as it is computed and as it is sent, and the transport's copy.
+        ahead = 2 * (_CHUNKS_AHEAD) * chunk_bytes
+        with self._memory.hold(2 * size + ahead + max(each.computing for each in prepared)):
+            for place, one in enumerate(await self._intervened(checked, prepared, call)):
+                engine = checked.model.engine()
+                async with aclosing(engine.stream(_inference(checked, [one], call), chunk_bytes)) as events:
+                    async for event in events:
+                        if isinstance(event, StreamBegun):
+                            _trace_engine([event.result], call)
+                            parts = [partial(_predicted, checked, one, event.result)]
+                            (predicted,) = await self.made(checked, parts, call)
+                            yield checked, place, predicted, event
+                        else:
+                            self._count_weights(call, event.map)
+                            yield event
+                yield None
+
+    async def generate(
+        self, request: CallRequest, call: Call
+    ) -> AsyncGenerator[tuple[CheckedCall, PreparedInstance, GenerationBegun] | TokenResult | Prediction, None]:
+        """Generate one instance token by token: what it begins with, tokens, and the whole prediction."""
+        started = time.perf_counter_ns()
+        checked = await self._checked(request, call, generates=True)
+        if checked.plan is not None:
+            validation.check_by_tokens(checked.schema, checked.wanted.attention, checked.plan)
+        prepared, size = await self._prepared(checked, call)
+        checked = replace(checked, size=size)
+        with self._failures_counted(checked, started), self._memory.hold(size + prepared[0].computing):
+            (one,) = await self._intervened(checked, prepared, call)
+            engine = checked.model.engine()
+            async with aclosing(engine.generate(_inference(checked, [one], call))) as events:
+                async for event in events:
+                    if isinstance(event, GenerationBegun):
+                        yield checked, one, event
+                    elif isinstance(event, TokenResult):
+                        self._count_weights(call, *event.maps)
+                        yield event
+                    else:
+                        self._count_weights(call, *event.maps)
+                        _trace_engine([event], call)
+                        self._count_answered(checked, [event], one.nanoseconds, event.reduce_nanoseconds, started)
+                        (predicted,) = await self.made(checked, [partial(_predicted, checked, one, event)], call)
+                        yield predicted
+
+    def list_models(self, call: Call) -> list[VersionStatus[Model]]:
+        """Give every version that the caller may know of, those that failed to load too."""
+        return [each for each in self.models.catalogue.statuses() if call.caller.sees(each.name)]
+
+    def describe(self, name: str, version: int, call: Call) -> VersionStatus[Model]:
+        """Give one version; of one that failed, the reason.
+
+        Raises: ModelNotFoundError, naming what there is.
+        """
+        status = self.models.catalogue.status(name, version, sees=call.caller.sees)
+        call.model, call.version = status.name, status.version
+        return status
+
+    async def load(self, name: str, version: int, call: Call) -> VersionStatus[Model]:
+        """Load a version of the repository's folder in every engine; gives its status.
+
+        Args:
+            version: 0 for the highest that the folder has, which may be there already.
+
+        Raises: ModelNotFoundError where the folder has none; ModelUnavailableError where it is there already.
+        """
+        call.model, call.version = name, version
+        self._check_control()
+        if not call.caller.sees(name):
+            raise no_version_in_repository(name, version)
+        call.version = await self._whole.change_models("load", name, version)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.models.settled(name, call.version), _SETTLING)
+        return self.models.catalogue.status(name, call.version)
+
+    async def unload(self, name: str, version: int, call: Call) -> None:
+        """Unload a version from every engine, once the calls that use it have ended.
+
+        Raises: ModelNotFoundError; ModelUnavailableError while it is being loaded.
+        """
+        status = self.models.catalogue.status(name, version, sees=call.caller.sees)
+        call.model, call.version = status.name, status.version
+        self._check_control()
+        await self._whole.change_models("unload", status.name, status.version)
+
+    async def unload_all(self, name: str, call: Call) -> None:
+        """Unload every version of a model, as `unload`."""
+        call.model = name
+        self._check_control()
+        self.models.catalogue.status(name, sees=call.caller.sees)
+        versions = [each.version for each in self.models.catalogue.statuses() if each.name == name]
+        unloading = (self._whole.change_models("unload", name, each) for each in versions)
+        await asyncio.gather(*unloading)
+
+    async def statistics(self) -> Mapping[tuple[str, int], VersionStatistics]:
+        """Count the calls of each version, by name and version, in every process of the server."""
+        return by_version(await self._whole.statistics())
+
+    async def on_thread(self, function: Callable[[], T], call: Call) -> T:
+        """Run a function on a preprocessing thread. Raises: what it raises; DeadlineError."""
+        (result,) = await self._preprocessing.run(1, lambda _: function(), call.deadline)
+        return result
+
+    async def made(self, checked: CheckedCall, parts: Sequence[Callable[[], T]], call: Call) -> list[T]:
+        """Make the parts of an answer: those of a large one on threads, fairly between calls.
+
+        Raises: what a part raises; DeadlineError.
+        """
+        if not checked.is_large:
+            return [part() for part in parts]
+        return await self._answering.run(len(parts), lambda place: parts[place](), call.deadline)
+
+    def hold_answer(self, size: int, call: Call) -> None:
+        """Hold the transport's copy of an answer until it is sent. Raises: QueueFullError."""
+        call.when_sent(self._memory.take(size).release)
+
+    def stage(self, stage: Stage, nanoseconds: int, call: Call) -> None:
+        """Note and count the duration of a stage."""
+        call.took(stage.value, nanoseconds)
+        self._metrics.stage(call.model, stage, nanoseconds / 1e9)
+
+    def _check_control(self) -> None:
+        """Raise WrongModelError where callers may not load and unload."""
+        if self._settings.model_control != "explicit":
+            raise WrongModelError(
+                f"this server does not load or unload models on request: its model control is "
+                f"{self._settings.model_control}; start it with --model-control explicit"
+            )
+
+    async def _checked(self, request: CallRequest, call: Call, *, generates: bool = False) -> CheckedCall:
+        """Find the model, and check the call's options against it."""
+        self.calls += 1
+        found = request.model
+        model = self.find(found, request.version, call) if isinstance(found, str) else found
+        schema = model.schema
+        if generates and not schema.generates:
+            raise WrongModelError(f"{schema.name} does not generate; Predict and Attend answer for it")
+        generation = GenerationSettings()
+        if schema.generates:
+            if request.generation is not None:
+                generation = request.generation(schema.max_new_tokens)
+            else:
+                generation = replace(generation, max_new_tokens=schema.max_new_tokens)
+        elif request.generation is not None:
+            raise WrongModelError(f"{schema.name} does not generate, so generation options do not apply to it")
+        plan = None
+        if request.attention is not None:
+            planned = partial(schema.plan, request.attention)
+            plan = await self.on_thread(planned, call) if request.is_large else planned()
+        validation.check_max_classes(request.max_classes)
+        limit = min(self._settings.max_response_bytes, call.limit or sys.maxsize)
+        wanted = Wanted(
+            outputs=validation.output_names(request.outputs, schema.outputs),
+            generation=generation,
+            max_classes=request.max_classes,
+            plan=plan,
+            attention=Options() if plan is None else plan.options,
+            labels=schema.label_names(plan, request.label_sets),
+            limit=min(limit, request.limit or limit),
+        )
+        validation.check_count(len(request.instances), self._settings.max_instances)
+        return CheckedCall(model, wanted, request)
+
+    async def _prepared(self, checked: CheckedCall, call: Call) -> tuple[Sequence[PreparedInstance], int]:
+        """Preprocess every instance, and bound the bytes of the answer, or of a stream's largest first message."""
+        instances = checked.request.instances
+        count = call.rows = len(instances)
+        started = time.perf_counter_ns()
+        is_light = _is_light(checked, instances)
+        self._check_in_time(checked.model, count, call, threads=not is_light)
+        call.when_sent(self._quotas.take(call.caller, count))
+
+        def one(place: int) -> PreparedInstance:
+            return _prepared_one(checked, instances, place)
+
+        if is_light:
+            prepared = [one(place) for place in range(count)]
+        else:
+            prepared = await self._prepared_on_threads(checked, count, one, call)
+        measure = partial(_measured, checked, prepared, self._memory.limit)
+        size = measure() if is_light else await self.on_thread(measure, call)
+        took = time.perf_counter_ns() - started
+        self.stage(Stage.PREPROCESS, took, call)
+        call.traced("preprocess", took)
+        return prepared, size
+
+    async def _intervened(
+        self, checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call
+    ) -> Sequence[PreparedInstance]:
+        """Add the tensors of interventions to the rows, once their memory is held: a few bytes can ask for whole maps.
+
+        Raises: InputError naming the field; DeadlineError.
+        """
+        if not checked.request.instances.has_interventions:
+            return prepared
+        schema = checked.schema
+
+        def one(place: int) -> PreparedInstance:
+            each = prepared[place]
+            steps = schema.steps(each.row, checked.wanted.generation)
+            return replace(each, row=with_interventions(each.row, each.interventions, schema, steps, call.deadline))
+
+        return await self._preprocessing.run(len(prepared), one, call.deadline)
+
+    async def _prepared_on_threads(
+        self, checked: CheckedCall, count: int, one: Callable[[int], PreparedInstance], call: Call
+    ) -> list[PreparedInstance]:
+        key = checked.schema.name, checked.schema.version
+        if self._preprocessed.total() + count > self._settings.queue_rows:
+            self._metrics.rejected(Rejection.QUEUE_FULL, count)
+            raise QueueFullError("too many instances wait to be prepared; try again later", retry_after=_RETRY_AFTER)
+        self._preprocessed[key] += count
+        try:
+            return await self._preprocessing.run(count, one, call.deadline)
+        finally:
+            self._preprocessed[key] -= count
+
+    def _check_in_time(self, model: Model, rows: int, call: Call, *, threads: bool) -> None:
+        """Refuse rows that would be late. Where none of their model is under way, the engine's estimate does not count:
+        an old one may be wrong, and only calls tell.
+
+        Args:
+            threads: they are preprocessed on threads.
+        """
+        if call.deadline is None:
+            return
+        engine, name, version = model.engine(), model.schema.name, model.schema.version
+        ahead = self._preprocessed[name, version]
+        is_known = ahead or engine.under_way(name, version)
+        estimate = engine.wait(name, version) if is_known else WaitEstimate()
+        preprocessing = self._preprocessed.total() * self._preprocessing.seconds_each if threads else 0.0
+        try:
+            check_in_time(estimate, rows + ahead, preprocessing, call.deadline)
+        except QueueFullError:
+            self._metrics.rejected(Rejection.OVERLOAD, rows)
+            raise
+
+    def _hold(self, checked: CheckedCall, prepared: Sequence[PreparedInstance], size: int) -> Held:
+        """Hold the memory of a call: its answer twice (results, then bytes), and what an engine computes.
+
+        Raises: QueueFullError where other calls hold too much.
+        """
+        if checked.schema.generates:  # what its steps compute is held until its end
+            return self._memory.take(2 * size + sum(each.computing for each in prepared))
+        sizes = checked.model.sizes
+        transient = [Transient(each.computing * sizes.rows_at_once(each.row), each.computing) for each in prepared]
+        return self._memory.take(2 * size, transient)
+
+    @contextmanager
+    def _failures_counted(self, checked: CheckedCall, started: int) -> Iterator[None]:
+        """Count a call that gets an error. started: when it began, by `time.perf_counter_ns`."""
+        try:
+            yield
+        except Exception:
+            schema = checked.schema
+            self._metrics.statistics.failed(schema.name, schema.version, time.perf_counter_ns() - started)
+            raise
+
+    def _count_answered(
+        self, checked: CheckedCall, results: Sequence[RowResult], preprocess: int, encode: int, started: int
+    ) -> None:
+        """Count a call that is answered; times in nanoseconds."""
+        last = max((each.timing for each in results), key=lambda timing: timing.queue + timing.compute)
+        times = CallTimes(
+            total=time.perf_counter_ns() - started,
+            queue=last.queue,
+            preprocess=preprocess,
+            compute=last.compute,
+            encode=encode,
+            rows=[(each.batch_rows, each.timing.compute) for each in results],
+        )
+        self._metrics.statistics.answered(checked.schema.name, checked.schema.version, times)
+
+    def _count_weights(self, call: Call, *maps: MapResult) -> None:
+        size = sum(each.weights.nbytes for each in maps)
+        self._metrics.attention_bytes(call.model, size)
+
+
+def _predicted(checked: CheckedCall, prepared: PreparedInstance, result: RowResult) -> Prediction:
+    """Make the prediction of an engine's result."""
+    made = {each.name: each for each in result.labels}
+    labels = {**prepared.row.labels, **made}
+    answered = Answered(result.outputs, result.sequences, labels, prepared.instance)
+    most, served = checked.wanted.max_classes, checked.schema.served
+    return Prediction(
+        results={name: builder.build(answered, most) for name, builder in checked.model.builders.items()},
+        outputs={name: result.outputs[name] for name in checked.wanted.outputs if name in result.outputs},
+        labels={name: prepared.labels.get(name) or labels[name] for name in checked.wanted.labels},
+        axes=labels,
+        derived_labels=result.derived_labels,
+        truncated=prepared.row.truncated,
+        provenance=Provenance(
+            model=served.name,
+            version=served.version,
+            digest=served.digest,
+            provider=served.provider,
+            graph=result.graph,
+            batch_rows=result.batch_rows,
+            queue=result.timing.queue,
+            compute=result.timing.compute,
+            preprocess=prepared.nanoseconds,
+        ),
+        result=result,
+    )
+
+
+def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -> PreparedInstance:
+    """Convert and check one instance. Raises: InputError and its kinds."""
+    started = time.perf_counter_ns()
+    wanted, schema, plan = checked.wanted, checked.schema, checked.plan
+    instance = instances.read(place, schema)
+    row = schema.preprocessor.row(instance, field=instances.path(place), truncate=checked.request.truncate)
+    interventions = instances.interventions(place)
+    if plan is not None:
+        check_instance(plan, row.labels)
+    encode = checked.request.encode_labels
+    labels = {name: encode(schema, row.labels[name]) for name in wanted.labels if name in row.labels}
+    streamed = checked.stream_limit is not None
+    attention = 0 if plan is None else checked.model.sizes.attention(row, wanted.generation, plan)
+    computing = checked.model.sizes.computing(row, wanted, streamed=streamed) + (0 if streamed else attention)
+    given = 0
+    if interventions:
+        steps = schema.steps(row, wanted.generation)
+        given = given_bytes(row, interventions, schema, steps)
+        computing += intervened_bytes(row, schema, steps)
+    took = time.perf_counter_ns() - started
+    seed = instances.seed(place)
+    return PreparedInstance(instance, row, seed, labels, attention, computing, took, interventions, given)
+
+
+def _measured(checked: CheckedCall, prepared: Sequence[PreparedInstance], most_held: int) -> int:
+    """Bound the bytes of an answer, or of a stream's largest first message, and of the maps that interventions give.
+
+    Raises: TooLargeError.
+    """
+    sizes, wanted, count = checked.model.sizes, checked.wanted, len(prepared)
+    measured = [
+        Measured(each.row, {name: len(data) for name, data in each.labels.items()}, each.attention) for each in prepared
+    ]
+    if checked.request.is_rectangular:
+        measured = [sizes.widest(measured, wanted)] * count
+    if checked.stream_limit is not None and checked.plan is not None:
+        size = sizes.checked_stream(measured, wanted, checked.plan, checked.stream_limit)
+    else:
+        size = sizes.checked(measured, wanted)
+    if checked.plan is not None or checked.request.instances.has_interventions:
+        largest = max(each.computing for each in prepared)
+        check_computed(largest, most_held, streamed=checked.stream_limit is not None)
+    given = sum(each.given for each in prepared)
+    check_given(given, most_held)
+    return size + given
+
+
+def _is_light(checked: CheckedCall, instances: InstanceSource) -> bool:
+    """True for instances that are prepared in less time than it takes to hand them to a thread."""
+    attention, plan = checked.wanted.attention, checked.plan
+    maps = 0 if plan is None else len(plan.selected) * len(instances)
+    is_grouped = attention.query_groups or attention.key_groups
+    made = len(checked.model.builders) + len(checked.wanted.labels)
+    if made * len(instances) > _INLINE_RESULTS:
+        return False
+    if maps > _INLINE_MAPS or checked.request.is_large or instances.has_interventions or is_grouped:
+        return False
+    if instances.size > _INLINE_TENSORS:
+        return False
+    return instances.has_tensors_only or (instances.size <= _INLINE_REQUEST and not instances.has_files(checked.schema))
+
+
+def _inference(checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call) -> InferenceRequest:
+    schema, wanted = checked.schema, checked.wanted
+    return InferenceRequest(
+        model=schema.name,
+        version=schema.version,
+        rows=tuple([each.row for each in prepared]),
+        seeds=tuple([each.seed for each in prepared]),
+        outputs=schema.kept_outputs(wanted.outputs),
+        attention=None if wanted.plan is None else wanted.attention,
+        generation=wanted.generation,
+        deadline=call.deadline,
+    )
+
+
+def _trace_engine(results: Sequence[RowResult], call: Call) -> None:
+    """Add the engine's spans to a trace, of the row that was answered last.
+
+    A generation waits and computes in turns; its spans are the sums of both.
+    """
+    if call.trace is None:
+        return
+    last = max(results, key=lambda each: each.timing.admitted + each.timing.queue + each.timing.compute)
+    timing = last.timing
+    computed = timing.admitted + timing.queue
+    call.traced("queue", timing.queue, began=timing.admitted)
+    made: dict[str, Attribute] = {"limelight.graph": last.graph, "limelight.batch_rows": last.batch_rows}
+    call.traced("compute", timing.compute, began=computed, attributes=made)
+    if last.maps:
+        call.traced("reduce", last.reduce_nanoseconds, began=computed + timing.compute)
+
+
+def _maps(result: RowResult) -> list[MapResult]:
+    return [*result.maps, *(each for other in result.other_sequences for each in other.maps)]

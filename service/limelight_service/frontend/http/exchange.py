@@ -1,0 +1,280 @@
+"""One request over HTTP, from its arrival to its end: identity, token, deadline, body, answer, metrics and log line."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import ExitStack, aclosing, suppress
+from typing import Any
+
+import grpc
+import numpy as np
+import orjson
+from starlette.datastructures import Headers
+
+from limelight_bundle.errors import InputError
+from limelight_bundle.values import Array
+from limelight_service.admission.drain import DrainGate
+from limelight_service.errors import DeadlineError, StoppingError
+from limelight_service.frontend.call import Call
+from limelight_service.frontend.http.body import BodyReader, CallerLeftError
+from limelight_service.frontend.http.connection import CONNECTION
+from limelight_service.frontend.http.failures import Failure, MediaTypeError, failure_of
+from limelight_service.frontend.http.methods import (
+    EVENTS,
+    JSON,
+    EventsHttp,
+    HttpMethod,
+    HttpRequest,
+    HttpResponse,
+    UnaryHttp,
+)
+from limelight_service.frontend.transport.calls import record
+from limelight_service.frontend.transport.status import REQUEST_ID_KEY
+from limelight_service.observability.logs import log_failure, request_id
+from limelight_service.observability.metrics import MethodMetrics, Metrics
+from limelight_service.observability.observer import Rejection
+from limelight_service.observability.traces import Tracer
+from limelight_service.security.access import Access
+
+TIMEOUT_HEADER = "x-request-timeout"
+LONGEST_TIMEOUT = 86_400.0  # seconds
+# nginx keeps up to 8 KB of an answer to itself unless the answer says otherwise.
+_EVENTS_HEADERS = {"content-type": EVENTS, "cache-control": "no-store", "x-accel-buffering": "no"}
+_PIECE = 2**16  # bytes of an answer that are given to the transport at a time
+
+
+class HttpCalls:
+    """Makes ASGI applications of methods. For one event loop.
+
+    answer_seconds: that a piece of an answer may wait for its reader. tracer: None where calls are not traced.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        access: Access,
+        drain: DrainGate,
+        bodies: BodyReader,
+        answer_seconds: float,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self.metrics = metrics
+        self.access = access
+        self.drain = drain
+        self.bodies = bodies
+        self.answer_seconds = answer_seconds
+        self.tracer = tracer
+
+    def endpoint(self, method: HttpMethod) -> Callable[[Any, Any, Any], Coroutine[Any, Any, None]]:
+        """Make the application of a method, which `starlette.routing.Route` calls once path and verb fit."""
+        kind = "http_stream" if isinstance(method, EventsHttp) else "http"
+        return _Endpoint(self, method, self.metrics.methods(kind, method.service, [method.name])[method.name])
+
+
+class _Endpoint:
+    def __init__(self, calls: HttpCalls, method: HttpMethod, counted: MethodMetrics) -> None:
+        self._calls = calls
+        self._method = method
+        self._counted = counted
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await _Exchange(self._calls, self._method, self._counted, scope, receive, send).run()
+
+
+class _Exchange:
+    """The bookkeeping of one request and its answer."""
+
+    def __init__(
+        self, calls: HttpCalls, method: HttpMethod, counted: MethodMetrics, scope: Any, receive: Any, send: Any
+    ) -> None:
+        self._calls = calls
+        self._method = method
+        self._counted = counted
+        self._scope = scope
+        self._receive = receive
+        self._send_message = send
+        self._headers = Headers(scope=scope)
+        self._started = time.monotonic()
+        trace = None
+        if calls.tracer is not None:
+            trace = calls.tracer.begin(method.service, method.name, self._headers.items())
+        self._call = Call(request_id(self._headers.get(REQUEST_ID_KEY)), None, ExitStack(), trace=trace)
+        self._has_begun = False  # the answer
+        loop = asyncio.get_running_loop()
+        self._left: asyncio.Future[None] = loop.create_future()
+        self._cut: asyncio.Future[None] = loop.create_future()
+
+    async def run(self) -> None:
+        """Answer the request, whatever becomes of it."""
+        self._counted.begin()
+        code = grpc.StatusCode.OK
+        with self._call.at_end:
+            try:
+                await self._admitted()
+            except CallerLeftError:
+                code = grpc.StatusCode.CANCELLED
+            except asyncio.CancelledError:
+                self._record(grpc.StatusCode.CANCELLED)
+                raise
+            except Exception as error:
+                code = await self._told(error)
+        self._record(code)
+
+    async def _admitted(self) -> None:
+        """Check who calls and how long it waits before anything of the body is read, then answer."""
+        call, calls = self._call, self._calls
+        call.caller = calls.access.caller(self._headers.getlist("authorization"))
+        call.caller.check_method(self._method.name)
+        call.deadline = _deadline(self._headers)
+        try:
+            inside = calls.drain.enter(self._cut_short, stream=isinstance(self._method, EventsHttp))
+        except StoppingError:
+            calls.metrics.rejected(Rejection.STOPPING, 1)
+            raise
+        call.when_sent(lambda: calls.drain.leave(inside))
+        await self._ended(self._answered())
+
+    async def _ended(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work, unless its caller leaves, the server stops or the deadline passes before."""
+        loop, deadline = asyncio.get_running_loop(), self._call.deadline
+        task = loop.create_task(work)
+        try:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            await asyncio.wait((task, self._left, self._cut), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+        if not task.cancelled():
+            task.result()
+        elif self._left.done():
+            raise CallerLeftError
+        elif self._cut.done():
+            raise StoppingError("the server stopped before the answer was there", retry_after=0.0)
+        else:
+            raise DeadlineError("the deadline passed before the answer was there")
+
+    async def _answered(self) -> None:
+        """Read the request, have it handled and send the answer."""
+        method, call = self._method, self._call
+        _check_media_type(method, self._headers)
+        connection = self._scope[CONNECTION]
+        body = await self._calls.bodies.read(
+            self._headers, self._receive, call.at_end, lambda: int(connection.received)
+        )
+        watching = asyncio.get_running_loop().create_task(self._watch())
+        try:
+            request = HttpRequest(self._scope["path_params"], self._headers, body)
+            del body
+            if isinstance(method, UnaryHttp):
+                await self._send(await method.handle(request, call))
+            else:
+                async with aclosing(method.handle(request, call)) as events:
+                    await self._send_events(events)
+        finally:
+            watching.cancel()
+
+    async def _watch(self) -> None:
+        """Note that the caller has left."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        if not self._left.done():
+            self._left.set_result(None)
+
+    async def _send(self, response: HttpResponse) -> None:
+        """Send an answer in pieces, each once the one before is on its way: what waits is not held by the transport."""
+        parts = [_as_bytes(each) for each in response.parts]
+        headers = {"content-type": response.media_type, "content-length": str(sum(map(len, parts)))}
+        await self._begin(response.status, {**headers, **response.headers})
+        for part in parts:
+            for start in range(0, len(part), _PIECE):
+                await self._pass(bytes(part[start : start + _PIECE]), more=True)
+        await self._pass(b"", more=False)
+
+    async def _send_events(self, events: AsyncGenerator[bytes, None]) -> None:
+        async for event in events:
+            if not self._has_begun:  # what fails before the first event has a status of its own
+                await self._begin(200, _EVENTS_HEADERS)
+            await self._pass(event, more=True)
+        await self._pass(b"", more=False)
+
+    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self._has_begun = True
+        everything = {REQUEST_ID_KEY: self._call.identity, **headers}
+        encoded = [(name.encode(), value.encode("latin-1")) for name, value in everything.items()]
+        await self._send_message({"type": "http.response.start", "status": status, "headers": encoded})
+
+    async def _pass(self, data: bytes, *, more: bool) -> None:
+        """Give a piece of the answer to the transport, which waits for the reader.
+
+        Raises: CallerLeftError for a reader who does not read.
+        """
+        message = {"type": "http.response.body", "body": data, "more_body": more}
+        try:
+            async with asyncio.timeout(self._calls.answer_seconds):
+                await self._send_message(message)
+        except TimeoutError:
+            self._scope[CONNECTION].abort()
+            raise CallerLeftError from None
+
+    async def _told(self, error: Exception) -> grpc.StatusCode:
+        """Tell the caller of an error; gives its code."""
+        failure = failure_of(error, self._call.identity)
+        if failure.code is grpc.StatusCode.INTERNAL:
+            log_failure(error, self._call.identity, self._method.name)
+        with suppress(CallerLeftError):
+            await self._send_failure(failure)
+        return failure.code
+
+    async def _send_failure(self, failure: Failure) -> None:
+        method = self._method
+        if not self._has_begun:
+            body = orjson.dumps(method.failed(failure))
+            await self._send(HttpResponse([body], JSON, failure.status, failure.headers))
+        elif isinstance(method, EventsHttp):
+            await self._pass(method.failed_event(failure), more=False)
+        else:
+            self._scope[CONNECTION].abort()
+
+    def _cut_short(self) -> None:
+        if not self._cut.done():
+            self._cut.set_result(None)
+
+    def _record(self, code: grpc.StatusCode) -> None:
+        """Count the call and write its line."""
+        seconds = time.monotonic() - self._started
+        record(self._calls.metrics, self._counted, self._method.name, self._call, code, seconds)
+
+
+def _as_bytes(part: bytes | Array) -> memoryview:
+    """Give the bytes of a part of an answer, without a copy."""
+    if isinstance(part, bytes):
+        return memoryview(part)
+    return memoryview(np.ascontiguousarray(part).reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # is a buffer
+
+
+def _deadline(headers: Headers) -> float | None:
+    """Read the time that the caller waits. Raises: InputError."""
+    text = headers.get(TIMEOUT_HEADER)
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= LONGEST_TIMEOUT:
+        raise InputError(TIMEOUT_HEADER, f"is {text[:32]!r}; it is a number of seconds up to {LONGEST_TIMEOUT:g}")
+    return time.monotonic() + seconds
+
+
+def _check_media_type(method: HttpMethod, headers: Headers) -> None:
+    """Refuse a body of another kind, such as that of a form, which any page can have a browser send.
+
+    Raises: MediaTypeError.
+    """
+    has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+    found = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if method.verb == "POST" and has_body and found not in method.media_types:
+        there = " or ".join(each for each in method.media_types if each)
+        raise MediaTypeError("content-type", f"is {found[:64] or 'missing'}; send {there}")

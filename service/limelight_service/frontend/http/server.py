@@ -1,0 +1,215 @@
+"""The HTTP server of a frontend: its port, its routes, and what is answered where no route fits."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import grpc
+import orjson
+import uvicorn
+from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from limelight_bundle.errors import LimelightError
+from limelight_service.frontend.http.connection import Connection
+from limelight_service.frontend.http.exchange import TIMEOUT_HEADER, HttpCalls
+from limelight_service.frontend.http.failures import Failure, body_at
+from limelight_service.frontend.http.heads import CheckedHeads
+from limelight_service.frontend.http.methods import INFERENCE_LENGTH_HEADER, JSON, JSON_LENGTH_HEADER, HttpMethod
+from limelight_service.frontend.transport.status import REQUEST_ID_KEY
+from limelight_service.platform.addresses import address_of, check_free
+from limelight_service.platform.descriptors import room_for
+from limelight_service.security.access import Access
+from limelight_service.settings import Settings
+
+_HANDSHAKE = 10.0  # seconds
+_STOPPING = 1  # seconds that connections get at the end, once no call is inside
+_LARGEST_HEAD = 32 * 1024
+_BACKLOG = 2048
+
+_OF_REQUESTS = INFERENCE_LENGTH_HEADER, "traceparent", "tracestate"
+
+_Page = Callable[[Request], Awaitable[Response]]
+
+
+class _NameConvertor(Convertor[str]):
+    """A part of a path before the colon of a method."""
+
+    regex = "[^/:]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+class HttpServer:
+    """Serves methods over HTTP/1.1, beside gRPC and on the same event loop.
+
+    calls: makes applications of methods. pages: documents by their path, open to everybody as health is. is_ready:
+    tells whether the server can answer.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        access: Access,
+        calls: HttpCalls,
+        methods: Sequence[HttpMethod],
+        pages: Mapping[str, bytes],
+        is_ready: Callable[[], bool],
+    ) -> None:
+        self._settings = settings
+        self._access = access
+        register_url_convertor("name", _NameConvertor())
+        routes = [
+            Route("/healthz", _always(b'{"status":"alive"}')),
+            Route("/readyz", _ready(is_ready)),
+            *(Route(path, _always(page)) for path, page in pages.items()),
+            *(Route(each.path, calls.endpoint(each), methods=[each.verb]) for each in methods),
+        ]
+        application = Starlette(
+            routes=routes,
+            exception_handlers={HTTPException: _no_route},
+            middleware=[_cross_origin(settings.origins)] if settings.origins else [],
+        )
+        application.router.redirect_slashes = False
+        self._app = CheckedHeads(application, settings)
+
+    @asynccontextmanager
+    async def listening(self, *, shared: bool) -> AsyncIterator[int]:
+        """Answer requests for the length of a block; gives the port.
+
+        Args:
+            shared: the port is shared with other processes that say so as well.
+
+        Raises:
+            LimelightError: the port is taken.
+        """
+        settings = self._settings
+        listener = _listener(settings.host, settings.http_port, shared=shared)
+        config = uvicorn.Config(
+            self._app,
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level=logging.CRITICAL,  # callers cause what it would say
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            h11_max_incomplete_event_size=_LARGEST_HEAD,
+            timeout_keep_alive=round(settings.idle_seconds),
+            timeout_graceful_shutdown=_STOPPING,
+        )
+        config.load()
+        server = _Server(config, self._access.tls_context(), room_for(settings.max_connections, settings.ports))
+        running = asyncio.get_running_loop().create_task(server.serve([listener]))
+        try:
+            await server.listens.wait()
+            yield int(listener.getsockname()[1])
+        finally:
+            server.should_exit = True
+            await running
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, with this process's own signals and TLS.
+
+    connections: at the same time. listens: set once it does.
+    """
+
+    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None, connections: int) -> None:
+        super().__init__(config)
+        self._tls = tls
+        self._most = connections
+        self.listens = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals to this process."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen on sockets."""
+        loop = asyncio.get_running_loop()
+        handshake = None if self._tls is None else _HANDSHAKE
+        self.servers = [
+            await loop.create_server(
+                self._connection, sock=each, ssl=self._tls, ssl_handshake_timeout=handshake, backlog=_BACKLOG
+            )
+            for each in sockets or ()
+        ]
+        self.started = True
+        self.listens.set()
+
+    def _connection(self) -> Connection:
+        return Connection(self.config, self.server_state, {"connections": self._most})
+
+
+def _listener(host: str, port: int, *, shared: bool) -> socket.socket:
+    """Bind a socket. Raises: LimelightError where the address is taken."""
+    if not shared:
+        check_free(host, port)
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind(place)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        raise LimelightError(f"cannot listen on {address_of(host, port)}: {error.strerror}") from error
+    return listener
+
+
+def _always(page: bytes) -> _Page:
+    async def answer(_: Request) -> Response:
+        return Response(page, media_type=JSON)
+
+    return answer
+
+
+def _ready(is_ready: Callable[[], bool]) -> _Page:
+    async def answer(_: Request) -> Response:
+        if is_ready():
+            return Response(b'{"status":"ready"}', media_type=JSON)
+        return Response(b'{"status":"not ready"}', 503, media_type=JSON)
+
+    return answer
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    """Answer a request whose path or verb is none of this server's, as the protocol of its path tells errors."""
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        message = f"the path takes {headers.get('Allow', 'another method')}"
+    else:
+        message = "there is no such path; /openapi.json lists those there are"
+    code = grpc.StatusCode.UNIMPLEMENTED if error.status_code == 405 else grpc.StatusCode.NOT_FOUND
+    failure = Failure(error.status_code, code, message, [])
+    return Response(orjson.dumps(body_at(request.scope["path"], failure)), error.status_code, headers, JSON)
+
+
+def _cross_origin(origins: Sequence[str]) -> Middleware:
+    return Middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["authorization", "content-type", TIMEOUT_HEADER, REQUEST_ID_KEY, *_OF_REQUESTS],
+        expose_headers=[REQUEST_ID_KEY, "retry-after", JSON_LENGTH_HEADER, INFERENCE_LENGTH_HEADER],
+    )

@@ -1,0 +1,287 @@
+"""Interventions on attention, checked against a model and one instance, and made tensors of its row."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+import numpy as np
+
+from limelight.v1 import model_pb2
+from limelight_bundle.errors import InputError, OutOfRangeError
+from limelight_bundle.interventions import BoundIntervention
+from limelight_bundle.rows import Row
+from limelight_bundle.values import Array
+from limelight_bundle.wire import data_type_name, data_type_of
+from limelight_service.errors import DeadlineError
+from limelight_service.frontend.schema import ModelSchema
+
+# Rows of weights may sum to 1 within this: those of a map in float16 do.
+_SUM = 2e-3
+MOST_INTERVENTIONS = 256  # of an instance; one of a map can name all its heads and queries
+
+
+class Change(Enum):
+    """Kinds of interventions, by the names that callers give them."""
+
+    NONE = ""
+    HEAD_SCALES = "head_scales"
+    WEIGHTS = "weights"
+    UNIFORM = "uniform"
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """One intervention as it was requested.
+
+    Attributes:
+        field: path of it in the request.
+        values: factors [head], or weights [head, query, key], of the heads and queries that change; None for others.
+        heads, queries: those that change; empty for all. Negative numbers count from the end.
+    """
+
+    field: str
+    map: str
+    change: Change
+    values: Array | None = None
+    heads: Sequence[int] = ()
+    queries: Sequence[int] = ()
+
+
+@dataclass
+class _MapChanges:
+    """The interventions on one map, in the order of the request. scales [head], None where nothing scales."""
+
+    bound: BoundIntervention
+    scales: Array | None = None
+    rows: list["_Rows"] = field(default_factory=list)
+
+
+def with_interventions(
+    row: Row, interventions: Sequence[Intervention], schema: ModelSchema, steps: int, deadline: float | None = None
+) -> Row:
+    """Add the tensors of the interventions to a row.
+
+    Args:
+        steps: the most that the row can take; 0 where nothing is generated.
+        deadline: by `time.monotonic`.
+
+    Raises: InputError naming the field; DeadlineError.
+    """
+    descriptions = {each.name: each for each in schema.maps}
+    changes: dict[str, _MapChanges] = {}
+    for each in interventions:
+        _check_deadline(deadline)
+        bound = _bound(each, descriptions, schema.interventions)
+        description = descriptions[each.map]
+        heads = _indices(each.heads, bound.heads, "heads", each)
+        of_map = changes.setdefault(each.map, _MapChanges(bound))
+        if each.change is Change.HEAD_SCALES:
+            factors = _factors(each, heads)
+            if of_map.scales is None:
+                of_map.scales = np.ones(bound.heads, np.float32)
+            of_map.scales[heads] = factors
+            continue
+        of_steps = bool(schema.steps_label) and description.query_labels == schema.steps_label
+        read = _of_steps if of_steps else _of_queries
+        of_map.rows.append(read(each, heads, row, schema, steps))
+    tensors: dict[str, Array] = {}
+    for of_map in changes.values():
+        _check_deadline(deadline)
+        if of_map.scales is not None:
+            tensors[of_map.bound.scales] = of_map.scales
+        if of_map.rows:
+            tensors |= _replaced(of_map.bound, of_map.rows)
+    return replace(row, tensors={**row.tensors, **tensors})
+
+
+def given_bytes(row: Row, interventions: Sequence[Intervention], schema: ModelSchema, steps: int) -> int:
+    """Bound the bytes of the tensors that `with_interventions` adds: each map whose weights are given, whole.
+
+    Args:
+        steps: the most that the row can take.
+    """
+    given = {each.map for each in interventions if each.change is Change.WEIGHTS}
+    total = 0
+    for each in schema.maps:
+        if each.name in given:
+            queries, keys = _most_of(each, row, schema, steps)
+            # The queries of changed steps are not among the row's labels.
+            total += 4 * each.heads * (queries if each.query_labels in row.labels else steps + 1) * keys
+    return total
+
+
+def intervened_bytes(row: Row, schema: ModelSchema, steps: int) -> int:
+    """Bound the bytes that a row with interventions takes beyond another: every map whole, in four tensors.
+
+    Args:
+        steps: the most that the row can take.
+    """
+    total = 0
+    for each in schema.maps:
+        if each.form == model_pb2.MAP_FORM_DENSE:
+            queries, keys = _most_of(each, row, schema, steps)
+            total += 16 * each.heads * max(1, each.features) * queries * keys
+    return total
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of weights that change. count: of the map's rows; weights: [head, query, key], None for uniform ones."""
+
+    heads: Array
+    queries: Array
+    count: int
+    weights: Array | None
+
+
+def _of_queries(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, steps: int) -> _Rows:
+    """Read a change of a map whose queries are known before the model runs."""
+    description = next(each for each in schema.maps if each.name == asked.map)
+    count = row.labels[description.query_labels].size
+    queries = _indices(asked.queries, count, "queries", asked)
+    if asked.change is Change.UNIFORM:
+        return _Rows(heads, queries, count, None)
+    size = row.labels[description.key_labels].size
+    return _Rows(heads, queries, count, _weights(asked, (len(heads), len(queries), size)))
+
+
+def _of_steps(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, steps: int) -> _Rows:
+    """Read a change of a map whose queries are output steps. The last of its rows holds for all later steps."""
+    for place, each in enumerate(asked.queries):
+        if each < 0:
+            raise InputError(
+                f"{asked.field}.queries[{place}]",
+                f"is {each}; steps are counted from the first, as nobody knows yet which is the last",
+            )
+    queries = _indices(asked.queries, steps, "queries", asked) if asked.queries else np.zeros(1, np.int64)
+    count = int(queries.max()) + 2 if asked.queries else 1
+    if asked.change is Change.UNIFORM:
+        return _Rows(heads, queries, count, None)
+    keys = next(each.key_labels for each in schema.maps if each.name == asked.map)
+    if keys in row.labels:
+        return _Rows(heads, queries, count, _weights(asked, (len(heads), len(queries), row.labels[keys].size)))
+    there = schema.first_keys(keys, row) + queries  # the keys of each query
+    weights = _weights(asked, (len(heads), len(queries), int(there.max())))
+    for place, number in enumerate(there):
+        if weights[:, place, number:].any():
+            raise InputError(
+                f"{asked.field}.weights",
+                f"have weight beyond the {number} keys that step {queries[place]} has; set these weights to 0",
+            )
+    return _Rows(heads, queries, count, weights)
+
+
+def _replaced(bound: BoundIntervention, changes: Sequence[_Rows]) -> dict[str, Array]:
+    """Make the tensors of a map whose weights change. A later change replaces an earlier one of the same rows.
+
+    Each row of weights is written once, so that the time does not grow with the changes times the size of the map.
+    """
+    count = max(each.count for each in changes)
+    last = np.full((bound.heads, count), -1)  # the change that holds, by head and query
+    # A change of every step is one of every row.
+    queries = [each.queries if each.count > 1 or count == 1 else np.arange(count) for each in changes]
+    for number, (each, of) in enumerate(zip(changes, queries, strict=True)):
+        last[np.ix_(each.heads, of)] = number
+    is_given = np.array([each.weights is not None for each in changes])
+    holds = (last >= 0)[..., np.newaxis]
+    given = holds & is_given[last][..., np.newaxis]
+    made = {bound.uniform: (holds & ~given).astype(np.float32)}
+    held = np.unique(last[given[..., 0]])
+    if held.size:
+        keys = max(each.weights.shape[2] for each in changes if each.weights is not None)
+        replacement = np.zeros((bound.heads, count, keys), np.float32)
+        for number in held:
+            each, of = changes[number], queries[number]
+            assert each.weights is not None
+            heads, places = np.nonzero(last[np.ix_(each.heads, of)] == number)
+            of_query = places if each.weights.shape[1] > 1 else np.zeros_like(places)
+            replacement[each.heads[heads], of[places], : each.weights.shape[2]] = each.weights[heads, of_query]
+        made |= {bound.replaced: given.astype(np.float32), bound.replacement: replacement}
+    return made
+
+
+def _check_deadline(deadline: float | None) -> None:
+    if deadline is not None and deadline <= time.monotonic():
+        raise DeadlineError("the deadline passed before the instances were prepared")
+
+
+def _most_of(each: model_pb2.MapDescription, row: Row, schema: ModelSchema, steps: int) -> tuple[int, int]:
+    """Bound the queries and the keys of a map, of output steps those of one step."""
+    queries, keys = (
+        row.labels[name].size if name in row.labels else _most(name, row, schema, steps)
+        for name in (each.query_labels, each.key_labels)
+    )
+    return queries, keys
+
+
+def _most(name: str, row: Row, schema: ModelSchema, steps: int) -> int:
+    """Bound the queries or keys of a step."""
+    return 1 if name == schema.steps_label else schema.first_keys(name, row) + steps
+
+
+def _bound(
+    asked: Intervention,
+    descriptions: Mapping[str, model_pb2.MapDescription],
+    bound: Mapping[str, BoundIntervention],
+) -> BoundIntervention:
+    known = ", ".join(descriptions) or "no maps"
+    if asked.map not in descriptions:
+        raise InputError(f"{asked.field}.map", f"is {asked.map!r}; the model has {known}")
+    if asked.change is Change.NONE:
+        raise InputError(asked.field, "has no change; set one of head_scales, weights, uniform")
+    if asked.map not in bound:
+        others = f"; {', '.join(bound)} of this model take them" if bound else ""
+        raise InputError(
+            f"{asked.field}.{asked.change.value}",
+            f"does not apply to {asked.map}, which takes no interventions{others}",
+        )
+    if asked.change is Change.HEAD_SCALES and asked.queries:
+        raise InputError(f"{asked.field}.queries", "do not go with head_scales, which hold for every query")
+    return bound[asked.map]
+
+
+def _indices(given: Sequence[int], size: int, what: str, asked: Intervention) -> Array:
+    if not given:
+        return np.arange(size)
+    if len(given) > size:
+        raise InputError(f"{asked.field}.{what}", f"name {len(given)}; {asked.map} has {size} {what} for this instance")
+    for place, each in enumerate(given):
+        if not -size <= each < size:
+            raise OutOfRangeError(
+                f"{asked.field}.{what}[{place}]", f"is {each}; {asked.map} has {size} {what} for this instance"
+            )
+    found = np.array(given) % size
+    if len(np.unique(found)) < len(found):
+        raise InputError(f"{asked.field}.{what}", "name one of them twice")
+    return found
+
+
+def _factors(asked: Intervention, heads: Array) -> Array:
+    field = f"{asked.field}.head_scales"
+    values = _values(asked, field, heads.shape)
+    if not np.isfinite(values).all():
+        raise InputError(field, "holds a number that is not finite")
+    return values
+
+
+def _weights(asked: Intervention, shape: tuple[int, int, int]) -> Array:
+    field = f"{asked.field}.weights"
+    values = _values(asked, field, shape)
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise InputError(field, "holds a number that is negative or not finite")
+    sums = values.sum(-1, dtype=np.float64)
+    if (wrong := np.argwhere(np.abs(sums - 1) > _SUM)).size:
+        head, query = wrong[0]
+        raise InputError(field, f"sums to {sums[head, query]:.6g} at [{head}, {query}]; each query's weights sum to 1")
+    return values
+
+
+def _values(asked: Intervention, field: str, shape: tuple[int, ...]) -> Array:
+    assert asked.values is not None
+    if asked.values.dtype != np.float32 or asked.values.shape != shape:
+        found, axes = data_type_name(data_type_of(asked.values)), "head, query, key"[: None if len(shape) > 1 else 4]
+        raise InputError(
+            field, f"is {found} {list(asked.values.shape)}; for this instance it takes FLOAT32 [{axes}] = {list(shape)}"
+        )
+    return asked.values

@@ -1,0 +1,152 @@
+"""A served model as a frontend needs it: inputs, outputs, label sets and maps, looked up once a model."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+from google.protobuf.message import Message
+
+from limelight.v1 import attention_pb2, model_pb2
+from limelight_bundle.generation import leading_tokens
+from limelight_bundle.interventions import bound_interventions
+from limelight_bundle.maps import ProjectedSize, edge_dimensions
+from limelight_bundle.preprocess import Bounds, Preprocessor
+from limelight_bundle.reader import BundleFolder
+from limelight_bundle.rows import Row
+from limelight_bundle.v1 import bundle_pb2
+from limelight_service.attention.options import Options
+from limelight_service.attention.plan import AttentionPlan, plan_attention
+from limelight_service.ipc.boundary import GenerationSettings, ServedModel
+
+_MOST_PLANS = 32
+
+
+class ModelSchema:
+    """One version of a model. Equal only to itself.
+
+    served: as its engine announced it. steps_label: the label set of output steps; empty where the model does not
+    generate. growing: label sets that grow with each generated token. edge_dimensions: for each map that a graph gives
+    as edges, the dimension that counts them; empty where none does. probed: maps of which single rows can be computed.
+    projected: sizes of the projections that maps can be computed from. references: counts of attention signals over the
+    bundle's reference inputs, by map and signal. interventions: those that the model takes, by map.
+
+    Raises: BundleError where the bundle's files are no longer what the engine loaded.
+    """
+
+    def __init__(self, served: ServedModel, bounds: Bounds) -> None:
+        """Read what preprocessing needs; for any thread."""
+        self.served = served
+        bundle = bundle_pb2.Bundle.FromString(served.bundle)
+        folder = BundleFolder(
+            Path(served.folder), bundle, served.digest, served.graph_bytes, served.stamps, served.origin
+        )
+        self.description = description = bundle.description
+        self.preprocessor = Preprocessor(folder, bounds)
+        folder.check_unchanged()
+        self.maps: Sequence[model_pb2.MapDescription] = tuple(description.maps)
+        # Not a cache of a method, which would keep an unloaded model until the next collection of cycles.
+        self._planned = lru_cache(_MOST_PLANS)(partial(plan_attention, self.maps))
+        self.outputs: Sequence[str] = tuple(each.name for each in description.outputs)
+        sequence = _sequence(description)
+        self.generates = bundle.HasField("generation")
+        self.steps_label = sequence.label_set
+        input_steps = [each for each in description.label_sets if each.kind == attention_pb2.LABEL_KIND_INPUT_STEPS]
+        self.input_steps = {each.name: each.dimension for each in input_steps}
+        self.growing = frozenset({self.steps_label, *self.input_steps})
+        self.max_new_tokens = sequence.max_new_tokens
+        self.edge_dimensions = edge_dimensions(bundle)
+        self.probed = frozenset(each.map for each in bundle.maps if each.HasField("probe"))
+        self.projected = {name: ProjectedSize(*sizes) for name, sizes in served.projected.items()}
+        self.interventions = bound_interventions(bundle)
+        self.results = tuple(description.results)
+        self.references = {(each.map, each.signal): np.array(each.bins) for each in bundle.attention_references}
+        self._parents = {each.name: each.parent for each in description.label_sets}
+        self._result_labels = self._with_parents(map(_label_set, self.results))
+        self._read = frozenset(name for each in self.results for name in _names(each) if name in self.outputs)
+        target = next((each for each in description.inputs if each.name == sequence.target_input), None)
+        self._target_dimension = target.tensors[0].dimensions[0].name if target else ""
+        self._before_target = bundle.generation.steps_before_target
+        self._leading = len(leading_tokens(bundle.generation))
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.served.name
+
+    @property
+    def version(self) -> int:
+        """The model's version."""
+        return self.served.version
+
+    def plan(self, options: Options) -> AttentionPlan:
+        """Check attention options against the model's maps. The same options are planned once.
+
+        Raises: InputError naming the option that cannot be met.
+        """
+        if options.query_groups or options.key_groups:  # such plans keep what groups found in instances
+            return plan_attention(self.maps, options)
+        return self._planned(options)
+
+    def label_names(self, plan: AttentionPlan | None, others: Sequence[str] = ()) -> tuple[str, ...]:
+        """Name the label sets that results and the maps of a plan refer to, and others; their parents included, each
+        once.
+
+        Sets that groups and ranges make come beside them, and have these as parents.
+        """
+        if plan is None and not others:
+            return self._result_labels
+        referred = [*self._result_labels, *others]
+        for each in () if plan is None else plan.selected:
+            description = each.description
+            referred += [description.query_labels, description.key_labels]
+            referred += [description.head_labels, description.feature_labels]
+        return self._with_parents(referred)
+
+    def steps(self, row: Row, generation: GenerationSettings) -> int:
+        """Bound the tokens generated for a row, the end token included; 0 for a model that does not generate."""
+        if not self.generates:
+            return 0
+        forced = self._before_target + row.sizes.get(self._target_dimension, 0)
+        return max(generation.max_new_tokens, forced) + 1
+
+    def first_keys(self, name: str, row: Row) -> int:
+        """Count the entries of a label set of input steps at a row's first step: the begin token and the prompt."""
+        return self._leading + row.sizes.get(self.input_steps[name], 0)
+
+    def kept_outputs(self, outputs: Sequence[str]) -> frozenset[str]:
+        """Name the raw outputs that an answer is made of. outputs: those that are asked for."""
+        return self._read.union(outputs)
+
+    def _with_parents(self, referred: Iterable[str]) -> tuple[str, ...]:
+        names: dict[str, None] = {}
+        for name in referred:
+            while name and name not in names:
+                names[name] = None
+                name = self._parents.get(name, "")
+        return tuple(names)
+
+
+def _sequence(description: model_pb2.ModelDescription) -> model_pb2.SequenceDescription:
+    """Find the result that is a token sequence; empty where the model does not generate."""
+    for each in description.results:
+        if each.HasField("sequence"):
+            return each.sequence
+    return model_pb2.SequenceDescription()
+
+
+def _label_set(result: model_pb2.ResultDescription) -> str:
+    """Name the label set that a typed result refers to; empty for none."""
+    match result.WhichOneof("kind"):
+        case "classes":
+            return result.classes.label_set
+        case "boxes":
+            return result.boxes.label_set
+    return ""
+
+
+def _names(result: model_pb2.ResultDescription) -> Iterator[str]:
+    """Give every name in the description of a result; those of outputs are among them."""
+    for _, kind in result.ListFields():
+        if isinstance(kind, Message):
+            yield from (value for _, value in kind.ListFields() if isinstance(value, str))

@@ -1,0 +1,266 @@
+"""The size of an answer, known before anything runs: one place for every call and every limit."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from limelight.v1 import model_pb2
+from limelight_bundle.errors import TooLargeError
+from limelight_bundle.rows import Labels, Row
+from limelight_bundle.wire import DTYPES
+from limelight_service.attention.options import HeadReduction, Options
+from limelight_service.attention.plan import AttentionPlan
+from limelight_service.attention.size import (
+    AxisSizes,
+    attention_bytes,
+    computed_bytes,
+    derived_label_bytes,
+    fitting,
+    header_bytes,
+    row_bytes,
+    sequence_bytes,
+)
+from limelight_service.frontend.results import ResultBuilder
+from limelight_service.frontend.schema import ModelSchema
+from limelight_service.ipc.boundary import GenerationSettings, Strategy
+
+_FRAME = 512  # provenance, names and tags of one instance's answer
+_TOKEN = 96  # an output step among the labels: its text, rarely longer, its id and its place
+_SEQUENCE_FRAME = 64
+_MOST_MEASURED = 4096  # maps of all instances, to find what would fit: a dozen ways, each of some microseconds a map
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Options of a call that determine the size of an answer, beside the instances.
+
+    outputs: raw outputs that are returned. max_classes: 0 for all. plan: None without attention. labels: names of the
+    label sets that are returned. limit: bytes of the answer, or of each message of a stream.
+    """
+
+    outputs: Sequence[str]
+    generation: GenerationSettings
+    max_classes: int
+    plan: AttentionPlan | None
+    attention: Options
+    labels: Sequence[str]
+    limit: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One instance. labels: bytes of its label sets by name, as far as they are known. attention: of its maps."""
+
+    row: Row
+    labels: Mapping[str, int]
+    attention: int
+
+
+class AnswerSizes:
+    """Bounds the answers of one model from above, in bytes."""
+
+    def __init__(self, schema: ModelSchema, builders: Mapping[str, ResultBuilder]) -> None:
+        self._schema = schema
+        self._builders = builders
+        self._outputs = {each.name: each for each in schema.description.outputs}
+
+    def attention(self, row: Row, generation: GenerationSettings, plan: AttentionPlan) -> int:
+        """Bound a row's maps, and the label sets that groups and ranges make."""
+        steps = self._schema.steps(row, generation)
+        sizes = self._axis_sizes(row, steps)
+        derived = derived_label_bytes(plan, sizes)
+        total = attention_bytes(plan, sizes) + derived
+        others = plan.options.sequences - 1
+        if others:
+            tokens = sum(self._grown(row, steps).values())
+            of_sequence = sequence_bytes(plan, sizes, self._schema.steps_label)
+            total += others * (of_sequence + tokens * _TOKEN + derived + _SEQUENCE_FRAME)
+        return total
+
+    def widest(self, rows: Sequence[Measured], wanted: Wanted) -> Measured:
+        """Bound what each row takes where all are filled up to the largest along every axis, and edges are dense."""
+        labels: dict[str, Labels] = {}
+        sizes: dict[str, int] = {}
+        encoded: dict[str, int] = {}
+        for each in rows:
+            for name, of in each.row.labels.items():
+                labels[name] = max(labels.get(name, of), of, key=lambda one: one.size)
+            for name, size in each.row.sizes.items():
+                sizes[name] = max(sizes.get(name, 0), size)
+            for name, size in each.labels.items():
+                encoded[name] = max(encoded.get(name, 0), size)
+        row = Row({}, sizes, labels)
+        attention = 0
+        if wanted.plan is not None:
+            axes = self._axis_sizes(row, self._schema.steps(row, wanted.generation))
+            every = {
+                each.name: axes.labels[each.query_labels] * axes.labels[each.key_labels] for each in self._schema.maps
+            }
+            attention = attention_bytes(wanted.plan, replace(axes, edges=every))
+        return Measured(row, encoded, attention)
+
+    def computing(self, row: Row, wanted: Wanted, *, streamed: bool) -> int:
+        """Bound what an engine holds of a row while it computes: outputs and whole maps.
+
+        streamed: maps come from their projections, where the model has them.
+        """
+        schema, generation, plan = self._schema, wanted.generation, wanted.plan
+        steps = schema.steps(row, generation)
+        kept = schema.kept_outputs(wanted.outputs)
+        total = sum(
+            self._output(each, row, steps)
+            for name, each in self._outputs.items()
+            if name in kept or not self._is_of_steps(each)
+        )
+        sequences = 1 if plan is None else plan.options.sequences
+        if plan is not None:
+            projected = schema.projected if streamed else {}
+            total += computed_bytes(plan, self._axis_sizes(row, steps), schema.probed, projected)
+        if schema.generates:  # every beam's steps are kept, and put together for each sequence
+            total *= (generation.beams if generation.strategy is Strategy.BEAM else 1) + sequences
+        return total
+
+    def rows_at_once(self, row: Row) -> int:
+        """Bound how many rows like this one a batch can have."""
+        served = self._schema.served
+        return max(1, min(served.max_rows, served.max_tokens // max(1, *row.sizes.values(), 1)))
+
+    def checked(self, rows: Sequence[Measured], wanted: Wanted) -> int:
+        """Bound the whole answer.
+
+        Raises: TooLargeError where it is more than the call allows, with a selection that would fit.
+        """
+        steps = [self._schema.steps(each.row, wanted.generation) for each in rows]
+        predictions = sum(self._prediction(each.row, wanted) for each in rows)
+
+        def measure(plan: AttentionPlan | None) -> int:
+            names = wanted.labels if plan is wanted.plan else self._schema.label_names(plan)
+            total = predictions
+            for each, count in zip(rows, steps, strict=True):
+                total += self._labels(names, each, count) if names else 0
+                if plan is wanted.plan:
+                    total += each.attention
+                elif plan is not None:
+                    total += self.attention(each.row, wanted.generation, plan)
+            return total
+
+        size = measure(wanted.plan)
+        if size <= wanted.limit:
+            return size
+        if wanted.plan is None or predictions > wanted.limit:
+            lower = "lower max_new_tokens or hypotheses" if self._schema.generates else "set max_classes"
+            advice = f"send fewer instances, name fewer outputs, or {lower}"
+            raise TooLargeError(
+                "instances", f"need an answer of {size} bytes; at most {wanted.limit} are allowed: {advice}"
+            )
+        advice = ""
+        if len(rows) * len(wanted.plan.selected) <= _MOST_MEASURED:
+            advice = fitting(self._schema.maps, wanted.attention, wanted.limit, measure)
+        advice = advice or "send fewer instances, or name fewer maps"
+        if self._schema.generates:
+            advice += "; or lower max_new_tokens"
+        raise TooLargeError(
+            "attention", f"needs an answer of {size} bytes; at most {wanted.limit} are allowed: {advice}"
+        )
+
+    def checked_stream(self, rows: Sequence[Measured], wanted: Wanted, plan: AttentionPlan, most: int) -> int:
+        """Bound the largest first message of a stream of maps. most: bytes of attention in the whole stream.
+
+        Raises: TooLargeError where the stream, a message or a single query is larger than allowed.
+        """
+        total = sum(each.attention for each in rows)
+        if total > most:
+            raise TooLargeError(
+                "attention", f"needs a stream of {total} bytes; at most {most} are allowed: name fewer maps"
+            )
+        largest = 0
+        for each in rows:
+            steps = self._schema.steps(each.row, wanted.generation)
+            sizes = self._axis_sizes(each.row, steps)
+            size = self._prediction(each.row, wanted) + self._labels(wanted.labels, each, steps)
+            largest = max(largest, size + header_bytes(plan, sizes) + derived_label_bytes(plan, sizes))
+            if (chunk := _least_chunk(plan, sizes)) > wanted.limit:
+                raise TooLargeError("attention.max_response_bytes", f"is {wanted.limit}; one query takes {chunk} bytes")
+        if largest > wanted.limit:
+            advice = "name fewer outputs, or set max_classes"
+            raise TooLargeError(
+                "instances", f"need a message of {largest} bytes; at most {wanted.limit} are allowed: {advice}"
+            )
+        return largest
+
+    def _prediction(self, row: Row, wanted: Wanted) -> int:
+        """Bound a row's prediction, label sets and attention apart."""
+        steps = self._schema.steps(row, wanted.generation)
+        total = _FRAME
+        of_sequences = [steps] * wanted.generation.hypotheses if steps else []
+        for name, builder in self._builders.items():
+            total += builder.size(row, of_sequences, wanted.max_classes) + len(name.encode()) + 16
+        for name in wanted.outputs:
+            total += self._output(self._outputs[name], row, steps) + len(name.encode()) + 64
+        return total
+
+    def _labels(self, names: Sequence[str], measured: Measured, steps: int) -> int:
+        """Bound label sets; of those that the run decides, by the steps."""
+        grown, known = self._grown(measured.row, steps), measured.labels
+        return sum(known[name] + 8 if name in known else grown.get(name, steps) * _TOKEN + 64 for name in names)
+
+    def _axis_sizes(self, row: Row, steps: int) -> AxisSizes:
+        sizes = {name: labels.size for name, labels in row.labels.items()}
+        sizes |= self._grown(row, steps)
+        edges = {}
+        for each in self._schema.maps:
+            dimension = self._schema.edge_dimensions.get(each.name)
+            if dimension is not None:
+                every = sizes[each.query_labels] * sizes[each.key_labels]
+                edges[each.name] = row.sizes[dimension] if dimension else every
+        return AxisSizes(sizes, edges)
+
+    def _grown(self, row: Row, steps: int) -> dict[str, int]:
+        """Give the sizes of the label sets that grow with each generated token."""
+        schema = self._schema
+        sizes = {schema.steps_label: steps} if schema.steps_label else {}
+        return sizes | {name: row.sizes.get(prompt, 0) + steps for name, prompt in schema.input_steps.items()}
+
+    def _is_of_steps(self, output: model_pb2.OutputDescription) -> bool:
+        schema = self._schema
+        return schema.generates and bool(output.dimensions) and output.dimensions[0].name == schema.steps_label
+
+    def _output(self, output: model_pb2.OutputDescription, row: Row, steps: int) -> int:
+        sizes = {**row.sizes, self._schema.steps_label: steps}
+        axes = (each.size or sizes.get(each.name) or each.maximum or 1 for each in output.dimensions)
+        return math.prod(axes) * DTYPES[output.data_type].itemsize
+
+
+def check_computed(largest: int, most: int, *, streamed: bool) -> None:
+    """Check what an engine holds of one instance while its maps are computed, by what all calls together may hold.
+
+    Raises: TooLargeError.
+    """
+    if largest > most:
+        advice = "name fewer maps, heads or queries" + ("" if streamed else ", or use AttendStream")
+        raise TooLargeError(
+            "attention", f"takes {largest} bytes while it is computed; at most {most} are allowed: {advice}"
+        )
+
+
+def check_given(size: int, most: int) -> None:
+    """Check the bytes of the maps that interventions replace, of all instances. Raises: TooLargeError."""
+    if size > most:
+        raise TooLargeError(
+            "instances", f"replace {size} bytes of maps; at most {most} are allowed: send fewer, or change fewer maps"
+        )
+
+
+def _least_chunk(plan: AttentionPlan, sizes: AxisSizes) -> int:
+    """Bound the largest chunk that maps cannot be cut below: one query, with every head where heads are reduced, or
+    the map is of edges.
+    """
+    largest, reduced = 0, plan.options.reduce_heads is not HeadReduction.NONE
+    for each in plan.selected:
+        together = reduced or each.description.form == model_pb2.MAP_FORM_EDGES
+        keys = sizes.labels[each.description.key_labels]
+        (one,) = row_bytes(plan.options, np.array([keys]), each.description.features)
+        largest = max(largest, int(one) * (len(each.heads) if together else 1))
+    return largest

@@ -1,0 +1,88 @@
+"""Checks of a request that need no instance: counts, and options that do not go together."""
+
+from collections.abc import Sequence
+
+from limelight_bundle.errors import InputError, TooLargeError
+from limelight_service.attention.options import Options
+from limelight_service.attention.plan import AttentionPlan
+from limelight_service.frontend.schema import ModelSchema
+from limelight_service.ipc.boundary import GenerationSettings
+
+MOST_NAMES = 1_000
+
+
+def check_count(count: int, most: int) -> None:
+    """Check the number of instances of a call.
+
+    Raises: InputError for none, TooLargeError for more than `most`.
+    """
+    if not count:
+        raise InputError("instances", "is empty; send at least one")
+    if count > most:
+        raise TooLargeError("instances", f"has {count} entries; at most {most} are allowed in one call")
+
+
+def output_names(wanted: Sequence[str] | None, known: Sequence[str]) -> Sequence[str]:
+    """Give the raw outputs to return: those that a request names, or all where it says nothing of them.
+
+    Raises: InputError for a name that the model lacks.
+    """
+    if wanted is None:
+        return known
+    if len(wanted) > MOST_NAMES:
+        raise InputError("outputs", f"has {len(wanted)} entries; at most {MOST_NAMES} are allowed")
+    names = frozenset(known)
+    for place, name in enumerate(wanted):
+        if name not in names:
+            raise InputError(f"outputs[{place}]", f"is {name!r}, which the model lacks; it has {', '.join(known)}")
+    return tuple(dict.fromkeys(wanted))
+
+
+def check_max_classes(most: int) -> None:
+    """Check `max_classes`. Raises: InputError where it is negative."""
+    if most < 0:
+        raise InputError("max_classes", f"is {most}; it may be 0 (for all) or more")
+
+
+def check_sequences(schema: ModelSchema, generation: GenerationSettings, attention: Options) -> None:
+    """Check the number of sequences whose maps are asked for. Raises: InputError for more than there will be."""
+    most = generation.hypotheses if schema.generates else 1
+    if attention.sequences > most:
+        there = f"hypotheses is {most}" if schema.generates else "the model does not generate"
+        raise InputError("attention.sequences", f"is {attention.sequences}; {there}")
+
+
+def check_by_rows(attention: Options) -> None:
+    """Check that maps can be streamed row by row. Raises: InputError."""
+    _check_none_of(attention, "does not apply to maps that come in chunks; use Attend")
+
+
+def check_by_tokens(schema: ModelSchema, attention: Options, plan: AttentionPlan) -> None:
+    """Check that maps can be told one token at a time.
+
+    Raises: InputError for options that need more than one token, and for keys among tokens that are not there yet.
+    """
+    _check_none_of(attention, "does not apply to the maps of one token; use Attend")
+    for place, selection in enumerate(attention.selections):
+        if selection.queries:
+            field = f"attention.selections[{place}].queries"
+            raise InputError(field, "do not apply to the maps of one token; use Attend")
+    for each in plan.selected:
+        if each.keys is not None and each.description.key_labels in schema.growing:
+            raise InputError(
+                each.keys.lists[0].field, f"do not apply to {each.description.name}, whose keys grow; use Attend"
+            )
+    for name in schema.growing.intersection(plan.key_groups):
+        field = plan.key_groups[name].grouping.field
+        raise InputError(field, f"do not apply to {name}, which grow; use Attend")
+
+
+def _check_none_of(attention: Options, message: str) -> None:
+    for name, is_set in (
+        ("rollout", attention.rollout),
+        ("query_groups", bool(attention.query_groups)),
+        ("pool", attention.pool is not None),
+        ("sequences", attention.sequences > 1),
+    ):
+        if is_set:
+            raise InputError(f"attention.{name}", message)

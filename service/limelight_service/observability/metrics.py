@@ -1,0 +1,266 @@
+"""The metrics of a process: calls, stages, batches, queues and models. No label is one that a caller can invent."""
+
+from collections.abc import Iterable
+
+from limelight_service.observability.counters import Join, Registry, Snapshot
+from limelight_service.observability.observer import Rejection, Stage
+from limelight_service.observability.statistics import Statistics
+
+SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+MODEL_READY = "limelight_model_ready"
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+UNAUTHENTICATED = ("missing", "malformed", "unknown", "expired")  # why a token is not good
+
+# Names of gRPC's status codes by their numbers, which public dashboards know; engines count without grpc.
+CODES = (
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+)
+
+
+class MethodMetrics:
+    """The metrics of one gRPC method, their children looked up once."""
+
+    def __init__(self, metrics: "Metrics", kind: str, service: str, method: str) -> None:
+        labels = (kind, service, method)
+        self._started = metrics.started.child(*labels)
+        self._handled = {code: metrics.handled.child(*labels, code) for code in CODES}
+        self._seconds = metrics.handling.child(*labels)
+
+    def begin(self) -> None:
+        """Count a call that arrived."""
+        self._started.add()
+
+    def end(self, code: str, seconds: float, trace: str = "") -> None:
+        """Count a call that was answered. code: its name. trace: number of its trace; empty without one."""
+        self._handled[code].add()
+        self._seconds.observe(seconds, trace)
+
+
+class Metrics:
+    """Everything that is counted; also the engine's observer. Safe to use from several threads.
+
+    statistics: counts that are no part of the page.
+
+    A model has its histograms from its first call on: five stages of 19 lines each, for every model that was loaded and
+    never asked, would be most of the page.
+    """
+
+    def __init__(self) -> None:
+        self.statistics = Statistics()
+        self._registry = own = Registry()
+        call = ("grpc_type", "grpc_service", "grpc_method")
+        self.started = own.counter("grpc_server_started_total", "Calls that arrived.", call)
+        self.handled = own.counter("grpc_server_handled_total", "Calls answered.", (*call, "grpc_code"))
+        self.handling = own.histogram("grpc_server_handling_seconds", "Time to answer a call.", call, SECONDS)
+        self._stages = own.histogram(
+            "limelight_stage_duration_seconds",
+            "Time in a stage: preprocess, queue (each row), batch and compute (each batch), encode.",
+            ("model", "stage"),
+            SECONDS,
+        )
+        self._rows = own.histogram("limelight_batch_rows", "Rows in a batch.", ("model",), ROWS)
+        self._tokens = own.counter("limelight_tokens_total", "Places in batches: real, or padding.", ("model", "kind"))
+        self._queue = own.gauge("limelight_queue_depth", "Rows that wait.", ("model",))
+        self._in_flight = own.gauge("limelight_inflight_requests", "Calls in the engine.", ("model",))
+        self._rejected = own.counter("limelight_rejected_total", "Rows not answered.", ("reason",))
+        self._bytes = own.counter("limelight_attention_bytes_total", "Bytes of weights sent.", ("model",))
+        self._signals = own.histogram(
+            "limelight_attention_signal",
+            "Numbers of sampled maps, from 0 to 1, for each head and query: entropy, special, largest, distance.",
+            ("model", "map", "signal"),
+            [each / 10 for each in range(1, 11)],
+        )
+        self._drift = own.gauge(
+            "limelight_attention_drift",
+            "Largest population stability index of a map's signals against the bundle's reference.",
+            ("model", "map"),
+            Join.MAX,
+        )
+        self._overruns = own.counter("limelight_runs_ended_total", "Runs ended for taking too long.", ("model",))
+        self._not_finite = own.counter(
+            "limelight_rows_not_finite_total",
+            "Rows that got an error, since the model put out NaN or infinity for them.",
+            ("model",),
+        )
+        self._ready = own.gauge(
+            MODEL_READY,
+            "1 for a version that answers, 0 for one that was refused.",
+            ("model", "version"),
+            Join.MIN,
+        )
+        self._info = own.gauge(
+            "limelight_model_info",
+            "1 for each version that answers.",
+            ("model", "version", "digest", "provider"),
+            Join.MAX,
+        )
+        self._dropped = own.counter(
+            "limelight_log_lines_dropped_total", "Lines of the log that were dropped, since nobody read it.", ()
+        )
+        self._dropped.child()
+        self._processes = own.gauge(
+            "limelight_processes", "Processes that are ready, where there are several.", ("role",)
+        )
+        self._process_ends = own.counter("limelight_process_ends_total", "Processes that ended unasked.", ("role",))
+        self._token_calls = own.counter(
+            "limelight_token_calls_total", "Calls answered, by the token's name.", ("token", "grpc_code")
+        )
+        self._token_rows = own.counter("limelight_token_rows_total", "Rows begun.", ("token",))
+        self._token_in_flight = own.gauge("limelight_token_inflight_rows", "Rows in flight.", ("token",))
+        self._unauthenticated = own.counter(
+            "limelight_unauthenticated_total", "Calls without a good token.", ("reason",)
+        )
+        self._reloads = own.counter(
+            "limelight_reloads_total",
+            "Files read again, new: good ones, and bad ones that count for nothing.",
+            ("what", "result"),
+        )
+        self._expiry = own.gauge(
+            "limelight_certificate_expiry_seconds",
+            "When the server's certificate ends, in seconds since 1970.",
+            (),
+            Join.MIN,
+        )
+        for reason in Rejection:
+            self._rejected.child(reason.value)
+
+    def methods(self, kind: str, service: str, names: Iterable[str]) -> dict[str, MethodMetrics]:
+        """Create the metrics of methods, at zero for every code."""
+        return {name: MethodMetrics(self, kind, service, name) for name in names}
+
+    def stage(self, model: str, stage: Stage, seconds: float) -> None:
+        """A stage took so many seconds."""
+        self._stages.child(model, stage.value).observe(seconds)
+
+    def batch(self, model: str, rows: int, real_tokens: int, padding_tokens: int) -> None:
+        """A batch is about to run."""
+        self._rows.child(model).observe(rows)
+        self._tokens.child(model, "real").add(real_tokens)
+        self._tokens.child(model, "padding").add(padding_tokens)
+
+    def queued(self, model: str, change: int) -> None:
+        """So many rows more, or fewer, wait."""
+        self._queue.child(model).add(change)
+
+    def in_flight(self, model: str, change: int) -> None:
+        """A call began (1) or ended (-1)."""
+        self._in_flight.child(model).add(change)
+
+    def rejected(self, reason: Rejection, rows: int) -> None:
+        """So many rows will not be answered."""
+        self._rejected.child(reason.value).add(rows)
+
+    def attention_bytes(self, model: str, count: int) -> None:
+        """So many bytes of weights were sent."""
+        self._bytes.child(model).add(count)
+
+    def attention_signal(self, model: str, name: str, signal: str, counts: list[float], total: float) -> None:
+        """A signal of a map was computed. counts: of values in ten bins from 0 to 1. total: their sum."""
+        self._signals.child(model, name, signal).add(counts, total)
+
+    def attention_drift(self, model: str, name: str, index: float) -> None:
+        """A map's signals differ so much from those of the bundle's reference inputs."""
+        self._drift.child(model, name).set(index)
+
+    def attention_gone(self, model: str) -> None:
+        """No version of a model is watched any more."""
+        for family in (self._signals, self._drift):
+            family.remove(model=model)
+
+    def overran(self, model: str) -> None:
+        """A run was ended."""
+        self._overruns.child(model).add()
+
+    def not_finite(self, model: str) -> None:
+        """A row got an error for what the model put out."""
+        self._not_finite.child(model).add()
+
+    def model(self, name: str, version: int, *, ready: bool, digest: str, provider: str) -> None:
+        """A version of a model was loaded or refused."""
+        self._ready.child(name, str(version)).set(int(ready))
+        if ready:
+            self._info.child(name, str(version), digest, provider).set(1)
+            # A counter that first appears at one is no increase to Prometheus.
+            for family in (self._queue, self._in_flight, self._bytes, self._overruns, self._not_finite):
+                family.child(name)
+
+    def gone(self, name: str, version: int, *, last: bool) -> None:
+        """A version of a model is no longer there; last: nor is any other of its name."""
+        if last:
+            self._registry.remove(model=name)
+        else:
+            self._registry.remove(model=name, version=str(version))
+        self.statistics.gone(name, version)
+
+    def token_call(self, token: str, code: str) -> None:
+        """A call with a token, by its name, was answered."""
+        self._token_calls.child(token, code).add()
+
+    def token_rows(self, token: str, rows: int) -> None:
+        """So many rows of a token began."""
+        self._token_rows.child(token).add(rows)
+        self._token_in_flight.child(token).add(rows)
+
+    def token_rows_ended(self, token: str, rows: int) -> None:
+        """So many rows of a token ended."""
+        self._token_in_flight.child(token).add(-rows)
+
+    def token_gone(self, token: str) -> None:
+        """A token is no longer there."""
+        self._registry.remove(token=token)
+
+    def tokens_needed(self) -> None:
+        """Calls without a good token are refused from now on."""
+        for reason in UNAUTHENTICATED:
+            self._unauthenticated.child(reason)
+
+    def unauthenticated(self, reason: str) -> None:
+        """A call came without a good token; reason: one of a few."""
+        self._unauthenticated.child(reason).add()
+
+    def reloads(self, what: str) -> None:
+        """Something is read from files and may be read again."""
+        for result in ("ok", "failed"):
+            self._reloads.child(what, result)
+
+    def reloaded(self, what: str, *, ok: bool) -> None:
+        """Files changed and were read again; not ok: they are no good, and what was read before still counts."""
+        self._reloads.child(what, "ok" if ok else "failed").add()
+
+    def certificate(self, expires: float) -> None:
+        """A certificate is used that ends then."""
+        self._expiry.child().set(expires)
+
+    def log_line_dropped(self, lines: float = 1) -> None:
+        """So many lines of the log were dropped."""
+        self._dropped.child().add(lines)
+
+    def processes(self, role: str, ready: int) -> None:
+        """So many processes of a role are ready now."""
+        self._processes.child(role).set(ready)
+        self._process_ends.child(role)
+
+    def process_ended(self, role: str) -> None:
+        """A process ended unasked."""
+        self._process_ends.child(role).add()
+
+    def snapshot(self) -> Snapshot:
+        """Read everything, as plain data."""
+        return self._registry.snapshot()

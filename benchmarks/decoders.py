@@ -12,8 +12,8 @@ from limelight_bundle.values import Text
 from limelight_export import export_model
 from limelight_models.cards.card import TrainedModel, TrainingData
 from limelight_models.data.dataset import Dataset, Example
-from limelight_models.training.settings import Preset, Settings
-from limelight_models.zoo.index import recipe
+from limelight_models.index import recipe
+from limelight_models.recipes.settings import Preset, Settings
 
 # Each with the embeddings that tokens are put out by.
 MODELS = {"gpt": "tokens.weight", "transformer": "target_embedding.weight"}

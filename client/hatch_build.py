@@ -1,8 +1,8 @@
 """Build hook: generates the protocol code from the .proto files.
 
 The public protocol (proto/limelight/v1) becomes `limelight.v1`. The Open Inference Protocol (proto/inference) becomes a
-module of `limelight bench`. The application's distribution has it too (`limelight_service.codecs.oip`), and the bundle
-format (proto/limelight/bundle/v1) as `limelight_bundle.v1`. These are not public API.
+module of `limelight bench`. The application's distribution has it too (`limelight_service.open_inference`), and the
+bundle format (proto/limelight/bundle/v1) as `limelight_bundle.v1`. These are not public API.
 
 `build-system.requires` pins the oldest grpcio-tools that works; the generated code runs under protobuf 6.31 to 7.
 """
@@ -29,7 +29,7 @@ class ProtocolBuildHook(BuildHookInterface[Any]):
             service = root / "service" / "limelight_service"
             targets = [
                 (ON_DISK, root / "bundle" / "limelight_bundle" / "v1"),
-                (OPEN_INFERENCE, service / "codecs" / "oip"),
+                (OPEN_INFERENCE, service / "open_inference"),
             ]
         source = CLIENT.parent / "proto"
         for package, target in targets:

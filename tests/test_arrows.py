@@ -142,6 +142,21 @@ def test_no_module_of_the_repository_imports_itself_in_a_circle() -> None:
         pytest.fail(" -> ".join(str(path.relative_to(ROOT)) for path in circle.args[1]))
 
 
+def test_no_packages_import_each_other_in_a_circle() -> None:
+    """Of the parts of a folder, modules and packages alike, wherever in a file the import is."""
+    edges: dict[Path, set[Path]] = {}
+    for path in (path for folder in FOLDERS.values() for path in folder.rglob("*.py") if "_pb2" not in path.name):
+        for other in imported_modules(path):
+            common = next(folder for folder in path.parents if folder in other.parents)
+            one, two = (common / each.relative_to(common).parts[0] for each in (path, other))
+            edges.setdefault(one, set()).add(two)
+    sorter = TopologicalSorter(edges)
+    try:
+        sorter.prepare()
+    except CycleError as circle:
+        pytest.fail(" -> ".join(str(path.relative_to(ROOT)) for path in circle.args[1]))
+
+
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [

@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from limelight import archive, bertviz, notebook, tables
+from limelight.base.printing import printable
 from limelight.labels import LabelSet, read_label_sets
 from limelight.maps import AttentionMap, find, read_map
 from limelight.predictions import Prediction, check_count, read_prediction
-from limelight.printing import printable
 from limelight.records import FrozenMapping, Record
 from limelight.v1 import service_pb2, values_pb2
 

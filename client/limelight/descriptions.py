@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from limelight.base.enums import name_of
+from limelight.base.printing import printable
 from limelight.labels import Grid
-from limelight.printing import printable
 from limelight.records import SHORT, FrozenMapping, Record
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
 

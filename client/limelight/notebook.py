@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limelight.base.png import encode_png
+from limelight.base.printing import escape_markup as escape
 from limelight.figures import Figure, Row, Weights, figures, one_line
-from limelight.printing import escape_markup as escape
 from limelight.scale import FAINT
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from limelight import archive
 from limelight.base.enums import name_of
+from limelight.base.printing import printable
 from limelight.base.tensors import to_array
 from limelight.labels import LabelSet, read_label_sets
-from limelight.printing import printable
 from limelight.records import FrozenMapping, Record, as_array, json_types
 from limelight.v1 import service_pb2, values_pb2
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from limelight.base import installing
 from limelight_bundle.offline import disable_telemetry
 from limelight_bundle.reader import BundleFolder
-from limelight_export.conversion.precision import Precision
 from limelight_export.importing.cards import Boxes, Card, Classes, Embedding, Image, Map, Mask, Numbers, Tensor, Text
+from limelight_export.precision import Precision
 
 if TYPE_CHECKING:
     from torch import nn

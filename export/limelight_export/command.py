@@ -9,8 +9,8 @@ from limelight.base import installing
 from limelight.base.commands import CommandError
 from limelight_bundle.errors import LimelightError
 from limelight_bundle.v1 import bundle_pb2
-from limelight_export.conversion.precision import Precision
 from limelight_export.next_commands import next_commands
+from limelight_export.precision import Precision
 
 
 def export(

@@ -9,17 +9,17 @@ from limelight_bundle.reader import BundleFolder
 from limelight_bundle.writer import target_folder
 from limelight_export.conversion.convert import convert
 from limelight_export.conversion.half_weights import round_to_float16, store_as_float16
-from limelight_export.conversion.precision import Precision
 from limelight_export.errors import ExportError
 from limelight_export.execution import pytorch_runner
 from limelight_export.execution.onnx_runner import onnx_runtime
 from limelight_export.exported_graph import ExportedGraph
+from limelight_export.precision import Precision
 from limelight_export.tracing.build import build_graphs
 from limelight_export.verification.compare_samples import compare_samples
 from limelight_export.verification.interventions import verified_interventions
+from limelight_export.verification.samples import make_samples
 from limelight_export.verification.verify import verify
 from limelight_export.writing.exported_model import ExportedModel, write_exported
-from limelight_export.writing.samples import make_samples
 from limelight_models.cards.card import TrainedModel
 
 

@@ -58,7 +58,7 @@ def run(settings: Settings, announce: Callable[[Any], None] = print_address) -> 
 
     Raises: CommandError in one line where the server cannot start.
     """
-    from limelight_service.platform.signals import leave_on_signal
+    from limelight_service.process_signals import leave_on_signal
 
     leave_on_signal()  # before anything is imported that takes a second
     limit_libraries()

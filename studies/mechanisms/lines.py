@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 
 from limelight_models.network import Network
-from limelight_models.zoo.controls import frozen, uniform
+from limelight_models.recipes.controls import frozen, uniform
 from studies.mechanisms.data import TaskData
 from studies.mechanisms.entries import FORMS
 from studies.mechanisms.line import FROZEN, UNIFORM, Line

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention, Context
-from limelight_models.attention.align.base import softmax
+from limelight_models.attention.alignment import softmax
 from limelight_models.attention.score import Score
 from studies.mechanisms.subject import Batch
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from limelight_models.zoo.index import ZOO, published
+from limelight_models.index import ZOO, published
 from studies.replication.differences import (
     ALIGNMENT_ERRORS,
     ALONE,

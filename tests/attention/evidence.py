@@ -27,7 +27,7 @@ def proof(kind: str, mechanism: Mechanism, module: nn.Module) -> tuple[str, obje
     assert kind in KINDS
     took_part = {implementation(type(part)) for part in module.modules()}
     took_part |= {implementation(part.function) for part in module.modules() if hasattr(part, "function")}
-    return PROOF, [kind, mechanism.name, sorted(name for name in took_part if name.startswith("models."))]
+    return PROOF, [kind, mechanism.name, sorted(name for name in took_part if name.startswith("limelight_models."))]
 
 
 def proved(ledger: Ledger, kind: str) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from limelight_models.attention import edges
-from limelight_models.attention.align.base import softmax
+from limelight_models.attention.alignment import softmax
 from limelight_models.attention.errors import ShapeError
 
 

@@ -23,7 +23,7 @@ from limelight_models.attention.align import (
     Sparsemax,
     Tanh,
 )
-from limelight_models.attention.align.base import CAPABILITIES
+from limelight_models.attention.alignment import CAPABILITIES
 from limelight_models.attention.score import RandomFeatures, ScaledDot
 from tests.oracles import alignments
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from limelight_models.attention.core import Attention
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 from limelight_models.catalogue.mechanism import Mechanism, Sizes
 from limelight_models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_masked_keys_get_nothing, run, shaken

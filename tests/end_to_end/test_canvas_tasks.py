@@ -23,13 +23,13 @@ from limelight_models.data import tokenizers
 from limelight_models.data.canvas import captions, masks, questions
 from limelight_models.data.canvas.world import SIZE
 from limelight_models.data.dataset import Dataset
+from limelight_models.index import recipe
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.settings import Preset, Settings
 from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.task import Task
 from limelight_models.training.batches import Batches
 from limelight_models.training.figures import figures
-from limelight_models.training.settings import Preset, Settings
-from limelight_models.zoo.index import recipe
 from tests.end_to_end.test_zoo import ask, difference, pytorch
 from tests.kit.serving import serving
 

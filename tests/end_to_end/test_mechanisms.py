@@ -18,7 +18,7 @@ from limelight_bundle.values import Image, Instance, Pair, TensorValue, Text, Va
 from limelight_export.conversion.float16 import convert_to_float16
 from limelight_export.pipeline import export_model
 from limelight_export.tracing.shared_trace import MAX_MODELS_PER_TRACE, build_graphs_in_shared_traces
-from limelight_export.writing.samples import make_samples
+from limelight_export.verification.samples import make_samples
 from limelight_models.cards.card import TrainedModel, TrainingData
 from limelight_models.catalogue.registry import MECHANISMS
 from limelight_models.training.session import slug

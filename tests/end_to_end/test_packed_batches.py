@@ -19,7 +19,7 @@ from limelight_service.engine.engine import Engine
 from limelight_service.engine.model import Model
 from limelight_service.engine.opening import open_model
 from limelight_service.engine.runtime.providers import Provider, choose_provider
-from limelight_service.engine.scheduling.shapes import places
+from limelight_service.engine.shapes import places
 from limelight_service.engine.types import Answer, Query
 from limelight_service.observability.observer import NullObserver
 from limelight_service.settings import Settings

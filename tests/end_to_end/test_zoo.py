@@ -25,11 +25,11 @@ from limelight_bundle.tolerance import Tolerances, default_tolerances
 from limelight_bundle.values import Graph, Image, Instance, Pair, Sentences, Text, Value
 from limelight_export.errors import ExportError
 from limelight_export.pipeline import export_model
-from limelight_export.writing.samples import make_samples
+from limelight_export.verification.samples import make_samples
 from limelight_models.cards.card import TrainedModel
 from limelight_models.data import rows
+from limelight_models.index import recipe, variants
 from limelight_models.network import Network
-from limelight_models.zoo.index import recipe, variants
 from tests.kit import examples, small
 from tests.kit.serving import serving
 from tests.kit.small import PUBLISHED
@@ -77,7 +77,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def parts(network: Network) -> set[type[nn.Module]]:
     """The kinds of parts of ours that a network has."""
-    return {type(each) for each in network.modules() if type(each).__module__.startswith("models.")}
+    return {type(each) for each in network.modules() if type(each).__module__.startswith("limelight_models.")}
 
 
 @pytest.mark.parametrize("model", PUBLISHED)

@@ -8,10 +8,10 @@ from limelight import cli
 from limelight.base import installing
 from limelight_bundle.reader import read_bundle
 from limelight_models.cards.card import Metric
+from limelight_models.recipes.recipe import Blueprint
+from limelight_models.recipes.settings import Settings
 from limelight_models.training.checkpoint import write_weights
-from limelight_models.training.recipe import Blueprint
 from limelight_models.training.runs import Run, write_results, write_run
-from limelight_models.training.settings import Settings
 from limelight_models.training.trainer import WEIGHTS
 from limelight_models.zoo.vision.vit import VitConfig
 from tests.kit import examples

@@ -13,8 +13,8 @@ import limelight
 from limelight_bundle.errors import BundleError
 from limelight_bundle.reader import BundleFolder, read_bundle
 from limelight_bundle.writer import write_bundle
+from limelight_export.execution import external_weights
 from limelight_export.pipeline import export_model
-from limelight_export.writing import external_weights
 from tests.export.test_export_precision import small_matrices, wide  # noqa: F401
 from tests.kit import tiny
 from tests.kit.serving import serving

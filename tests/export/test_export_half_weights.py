@@ -12,10 +12,10 @@ import limelight
 from limelight.v1 import model_pb2
 from limelight_bundle.reader import BundleFolder
 from limelight_export.conversion.half_weights import round_to_float16, store_as_float16
-from limelight_export.conversion.precision import Precision
 from limelight_export.errors import ExportError
 from limelight_export.execution.pytorch_runner import copy_for_export
 from limelight_export.pipeline import export_model
+from limelight_export.precision import Precision
 from tests.export.test_export_precision import wide
 from tests.kit import small, tiny
 from tests.kit.serving import serving

@@ -26,10 +26,10 @@ from limelight_bundle.writer import write_bundle
 from limelight_export.conversion import convert, int8
 from limelight_export.conversion.float16 import convert_to_float16
 from limelight_export.conversion.int8 import quantise
-from limelight_export.conversion.precision import Precision
 from limelight_export.errors import ExportError
 from limelight_export.execution import pytorch_runner
 from limelight_export.pipeline import export_model
+from limelight_export.precision import Precision
 from limelight_export.tracing.build import build_graphs
 from limelight_export.verification.comparison import Comparison
 from limelight_export.verification.fitted_tolerances import FittingComparison
@@ -38,7 +38,7 @@ from limelight_models.attention import Attention
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot, SelfAttentive
 from limelight_models.cards.card import Card, Metric, TrainedModel
-from limelight_models.zoo.index import recipe
+from limelight_models.index import recipe
 from limelight_service.checking.selftest import check_samples
 from limelight_service.engine.opening import open_model
 from limelight_service.engine.runtime import sessions

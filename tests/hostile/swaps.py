@@ -24,7 +24,7 @@ import numpy as np
 import limelight
 from benchmarks.load.processor import family, own_bytes
 from limelight.v1 import service_pb2_grpc
-from limelight_service.codecs.oip import open_inference_pb2 as pb
+from limelight_service.open_inference import open_inference_pb2 as pb
 from tests.kit import bundles
 from tests.kit.processes import process, started
 from tests.kit.serving import attend, eventually, generate, predict, text

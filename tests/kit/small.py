@@ -13,11 +13,11 @@ from limelight.v1 import model_pb2
 from limelight_bundle.rows import Row
 from limelight_models.cards.card import Card, TrainedModel, TrainingData
 from limelight_models.data.dataset import Dataset
+from limelight_models.index import MECHANISM, ZOO, names, recipe
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.recipe import Blueprint
 from limelight_models.tasks.segment import Segment
 from limelight_models.tasks.task import Task
-from limelight_models.training.recipe import Blueprint
-from limelight_models.zoo.index import MECHANISM, ZOO, names, recipe
 from tests.kit import examples
 
 NAMES = tuple(name for name in names() if name != MECHANISM)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from limelight_models.zoo.index import ZOO, recipe
+from limelight_models.index import ZOO, recipe
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from limelight_models.catalogue.registry import MECHANISMS
-from limelight_models.zoo.index import ZOO
+from limelight_models.index import ZOO
 from studies.replication.tables import written
 from tests.models.survey_tables import CELLS
-from tests.models.zoo_page import standing_for
+from tests.models.zoo_page import file_of, standing_for
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "coverage.md"
 HEAD = """# What the surveys name, and what is here
@@ -52,8 +52,7 @@ def described(row: str) -> str:
 
 
 def _link(text: str, module: str) -> str:
-    path = module.replace(".", "/")
-    return f"[{text}](../{path}.py)"
+    return f"[{text}](../{file_of(module)})"
 
 
 if __name__ == "__main__":

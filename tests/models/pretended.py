@@ -16,18 +16,18 @@ import numpy as np
 import torch
 
 from limelight_models.data.canvas import questions
+from limelight_models.index import recipe
+from limelight_models.recipes.recipe import Blueprint
+from limelight_models.recipes.settings import Settings
 from limelight_models.tasks import frechet
 from limelight_models.tasks.task import CPU, nothing
 from limelight_models.training.batches import Batches
 from limelight_models.training.figures import figures
 from limelight_models.training.heads import specialisation
-from limelight_models.training.recipe import Blueprint
-from limelight_models.training.settings import Settings
 from limelight_models.training.stop import Stop
 from limelight_models.training.supervision import SupervisedAttention
 from limelight_models.training.trainer import Trainer
 from limelight_models.zoo import vision_pretraining
-from limelight_models.zoo.index import recipe
 from tests.kit import small
 from tests.kit.small import NAMES, PUBLISHED
 from tests.models import pretend

@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from limelight_models import index
 from limelight_models.attention.context import Context
 from limelight_models.attention.core import Attention
 from limelight_models.data.dataset import DataError
+from limelight_models.index import recipe
+from limelight_models.recipes import alignments
+from limelight_models.recipes.alignments import ALIGNMENTS, exchange
 from limelight_models.training.runs import read_run
 from limelight_models.training.session import Order
-from limelight_models.zoo import alignments, index
-from limelight_models.zoo.alignments import ALIGNMENTS, exchange
-from limelight_models.zoo.index import recipe
 from tests.kit import small
 from tests.models.runs import run
 

@@ -7,17 +7,18 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from limelight_models import index
 from limelight_models.attention.align import KernelRatio, Softmax
 from limelight_models.attention.controls import Uniform
 from limelight_models.attention.core import Attention
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import GaussianKernel, ScaledDot, SelfAttentive
 from limelight_models.data.dataset import DataError
+from limelight_models.index import recipe
 from limelight_models.network import Answer, Network
+from limelight_models.recipes import controls
 from limelight_models.training.runs import read_run
 from limelight_models.training.trainer import WEIGHTS
-from limelight_models.zoo import controls, index
-from limelight_models.zoo.index import recipe
 from tests.kit import small
 from tests.models.runs import order, run
 

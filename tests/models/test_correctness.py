@@ -14,11 +14,11 @@ from limelight_models.cards.card import Card
 from limelight_models.data import transductions
 from limelight_models.data.dataset import Dataset, Example
 from limelight_models.data.gold import Gold, Span, word_spans
+from limelight_models.index import recipe
 from limelight_models.network import Answer, Network
 from limelight_models.training.batches import Batches
 from limelight_models.training.correctness import Tally, add, correctness
 from limelight_models.training.heads import specialisation
-from limelight_models.zoo.index import recipe
 
 MAP = "decoder.cross"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from limelight_models.catalogue.registry import MECHANISMS
-from limelight_models.zoo.index import ZOO
+from limelight_models.index import ZOO
 from tests.models.coverage_page import CHECKPOINTS, PAGE, page
 from tests.models.survey_tables import CELLS
 

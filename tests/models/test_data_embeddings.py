@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from limelight_models.data import embeddings, folder, rows
-from limelight_models.training.settings import Preset, Settings
+from limelight_models.index import recipe
+from limelight_models.recipes.settings import Preset, Settings
 from limelight_models.training.stop import Interrupted
 from limelight_models.training.trainer import WEIGHTS
-from limelight_models.zoo.index import recipe
 from tests.models.runs import order, run
 
 

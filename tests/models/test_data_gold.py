@@ -31,9 +31,9 @@ from limelight_models.data.calendars import LANGUAGES
 from limelight_models.data.dataset import DataError, Dataset, Example
 from limelight_models.data.generated import SETS, load
 from limelight_models.data.gold import Box, Gold, Span, covered, of_the_whole
+from limelight_models.index import recipe
 from limelight_models.tasks.aspects import opposed, sentence
 from limelight_models.training import session
-from limelight_models.zoo.index import recipe
 
 TOKENS = attention_pb2.LABEL_KIND_TOKENS
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import kl_div
 from transformers import DeiTConfig, DeiTForImageClassificationWithTeacher
 
-from limelight_models.zoo.index import recipe
+from limelight_models.index import recipe
 from limelight_models.zoo.vision.deit import DataEfficientTransformer
 from tests.kit import small
 

@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 from limelight.base.commands import CommandError
 from limelight_models.data.dataset import DataError
-from limelight_models.training import device
+from limelight_models.recipes import device
 from limelight_models.training.command import train
 from tests.kit.small import NAMES
 from tests.models.runs import order, run

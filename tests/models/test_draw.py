@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from limelight_models.index import recipe
+from limelight_models.recipes.settings import Preset
 from limelight_models.tasks.draw import Draw
 from limelight_models.tasks.frechet import frechet
 from limelight_models.tasks.task import Batch
 from limelight_models.training import session
 from limelight_models.training.runs import load_run
-from limelight_models.training.settings import Preset
 from limelight_models.zoo.generative import sagan
 from limelight_models.zoo.generative.sagan import Sagan
-from limelight_models.zoo.index import recipe
 from tests.kit import small
 from tests.models.runs import order, run
 

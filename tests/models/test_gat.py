@@ -11,7 +11,7 @@ from torch.nn.functional import elu
 from torch_geometric.nn import GATConv, GATv2Conv
 
 from limelight_models.network import Answer
-from limelight_models.training.recipe import Blueprint
+from limelight_models.recipes.recipe import Blueprint
 from limelight_models.zoo.graph.gat import GAT_MEAN, GatConfig, GraphAttentionNetwork, NeighbourScore
 from limelight_models.zoo.graph.scores import DynamicScore
 

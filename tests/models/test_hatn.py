@@ -14,7 +14,7 @@ from limelight_bundle.values import Text
 from limelight_models.blocks.reversal import reverse
 from limelight_models.data import folder, reviews
 from limelight_models.data.dataset import DataError
-from limelight_models.training.settings import Preset, Settings
+from limelight_models.recipes.settings import Preset, Settings
 from limelight_models.zoo.hierarchical import hatn
 from limelight_models.zoo.hierarchical.hatn import HATN, Hatn
 from tests.kit import small

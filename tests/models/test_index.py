@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from limelight_models.data.dataset import DataError
-from limelight_models.training.recipe import Recipe
-from limelight_models.zoo.index import recipe
+from limelight_models.index import recipe
+from limelight_models.recipes.recipe import Recipe
 from tests.kit.small import NAMES
 
 
@@ -19,7 +19,7 @@ def test_every_name_leads_to_a_recipe(name: str) -> None:
 
 
 def test_a_recipe_brings_in_no_other_model() -> None:
-    code = "import sys; from limelight_models.zoo.index import recipe; recipe('han'); print(*sys.modules)"
+    code = "import sys; from limelight_models.index import recipe; recipe('han'); print(*sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(result.stdout.split())
     assert "limelight_models.zoo.hierarchical.han" in loaded

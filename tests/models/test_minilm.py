@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from limelight_models.zoo.index import recipe
+from limelight_models.index import recipe
 from limelight_models.zoo.vision.minilm import Minilm
 from tests.kit import small
 from tests.oracles.zoo import minilm

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from limelight_models.zoo.index import ZOO, recipe
+from limelight_models.index import ZOO, recipe
 from tests.kit import examples
 
 # How many times as large as the examples' pictures are: what the coarsest cells of the papers divide.

@@ -13,13 +13,13 @@ from limelight_models.cards.card import Card
 from limelight_models.data import transductions
 from limelight_models.data.dataset import DataError, Dataset
 from limelight_models.data.gold import Gold, Span
+from limelight_models.index import recipe
 from limelight_models.network import Network
 from limelight_models.training.batches import Batches
 from limelight_models.training.correctness import asked, correctness, looks
 from limelight_models.training.session import Order, begin, train
 from limelight_models.training.stop import Stop
 from limelight_models.training.supervision import SupervisedAttention
-from limelight_models.zoo.index import recipe
 from tests.models.test_correctness import Looks, card_and_parts, even, halves, straight, text
 from tests.models.test_data_slips import planted
 

@@ -10,11 +10,11 @@ import pytest
 from limelight.base.commands import CommandError
 from limelight_models.data import folder
 from limelight_models.data.dataset import Dataset
+from limelight_models.index import recipe
+from limelight_models.recipes.settings import Preset, Settings
 from limelight_models.training import session
 from limelight_models.training.command import train
 from limelight_models.training.runs import load_run
-from limelight_models.training.settings import Preset, Settings
-from limelight_models.zoo.index import recipe
 
 
 def test_the_command_is_light_to_import() -> None:

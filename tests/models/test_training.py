@@ -17,12 +17,12 @@ from limelight_bundle.values import Graph
 from limelight_bundle.wire import instance_from_wire, instance_to_wire
 from limelight_models.data import generated
 from limelight_models.data.dataset import DataError
+from limelight_models.index import recipe
+from limelight_models.recipes.settings import Settings
 from limelight_models.training import session
 from limelight_models.training.batches import Batches
 from limelight_models.training.runs import load_run
-from limelight_models.training.settings import Settings
 from limelight_models.training.trainer import rate
-from limelight_models.zoo.index import recipe
 from tests.models.runs import losses, order, run
 
 pytestmark = pytest.mark.usefixtures("tiny")

@@ -15,10 +15,10 @@ from limelight_models.data.canvas import captions
 from limelight_models.data.canvas.world import hands
 from limelight_models.data.dataset import Example
 from limelight_models.data.gold import Box, Gold, Span
-from limelight_models.training.recipe import Blueprint
+from limelight_models.index import recipe
+from limelight_models.recipes.recipe import Blueprint
 from limelight_models.zoo import vision_pretraining
 from limelight_models.zoo.co_attention.vqa import few_regions, frames_of
-from limelight_models.zoo.index import recipe
 from tests.models.runs import losses, order, run
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tests.oracles.zoo
-from limelight_models.zoo.index import ZOO, published, variants
+from limelight_models.index import ZOO, published, variants
 from tests.kit import small
 
 FILES = {path.stem for path in Path(tests.oracles.zoo.__file__).parent.glob("[a-z]*.py")}

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from limelight_models.zoo.index import ZOO, module, published, recipe
+from limelight_models.index import ZOO, module, published, recipe
 from studies.replication.papers import CLAIMS, Claim
 from tests.kit import small
 from tests.kit.small import NAMES

@@ -15,12 +15,12 @@ from limelight_models.blocks.patches import cut
 from limelight_models.blocks.recurrent import BiGru, turning
 from limelight_models.blocks.transformer import AddAndNorm, EncoderLayer, PostNormLayer
 from limelight_models.blocks.two_way import TwoWay
+from limelight_models.index import recipe
 from limelight_models.network import GeneratingNetwork
 from limelight_models.tasks.generate import greedy
 from limelight_models.tasks.stepping import Stepping
 from limelight_models.zoo.co_attention.hiecoatt import GRAMS, Phrases
 from limelight_models.zoo.co_attention.mcan import GuidedLayer, Mcan
-from limelight_models.zoo.index import recipe
 from limelight_models.zoo.rnn_search.luong import Luong
 from limelight_models.zoo.rnn_search.rnn_search import RnnSearch
 from limelight_models.zoo.segmentation.attention_unet import Gate

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.records import ROOT, read
 from limelight.v1 import model_pb2
 from limelight_models.data.generated import SETS
-from limelight_models.zoo.index import CONTROLS, ZOO, published, recipe, variants
+from limelight_models.index import CONTROLS, ZOO, published, recipe, variants
 from studies.replication.papers import CLAIMS
 from studies.replication.runs import RECORD, TABLE
 from studies.replication.tables import written
@@ -111,7 +111,12 @@ def made_here(name: str) -> dict[str, str]:
         (each for each, made in SETS.items() if unwrapped(made.make) == unwrapped(builtin)), module.split(".")[-1]
     )
     others = {each: unwrapped(SETS[each].make)[0].__module__ for each in sets(name, builtin=True)}
-    return {each: f"{where.replace('.', '/')}.py" for each, where in {own: module, **others}.items()}
+    return {each: file_of(where) for each, where in {own: module, **others}.items()}
+
+
+def file_of(module: str) -> str:
+    """The file of a module of the models, from the repository's root."""
+    return f"models/{module.replace('.', '/')}.py"
 
 
 def real_data(name: str) -> Iterator[str]:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from limelight_bundle.preprocess import Bounds
-from limelight_service.engine.hosted import HostedModel
-from limelight_service.engine.hosted import hosted as host
 from limelight_service.engine.opening import open_model
 from limelight_service.engine.runtime.providers import choose_provider
 from limelight_service.frontend.models import Model
+from limelight_service.hosting.hosted import HostedModel
+from limelight_service.hosting.hosted import hosted as host
 from limelight_service.observability.observer import NullObserver
 from limelight_service.settings import Settings
 from tests.kit import bundles

@@ -4,10 +4,10 @@ from collections.abc import AsyncGenerator, Mapping
 
 from limelight_bundle.preprocess import Bounds
 from limelight_service.admission.memory import MemoryBudget
-from limelight_service.engine.hosted import HostedModel
 from limelight_service.engine.reduction import row_result
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.models import Model, Models
+from limelight_service.hosting.hosted import HostedModel
 from limelight_service.ipc.boundary import GenerationEvent, InferenceRequest, RowResult, StreamEvent, WaitEstimate
 from limelight_service.ipc.client import ModelListener
 from limelight_service.observability.counters import Snapshot

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 import grpc
 
 from limelight.base import status_details
+from limelight.base.printing import printable
 from limelight.base.status_details import FieldViolation
-from limelight.printing import printable
 
 
 class Error(Exception):

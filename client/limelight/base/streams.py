@@ -1,7 +1,7 @@
 """Standard input, output and error, robust to closed streams, closed pipes and limited encodings.
 
-Whatever is printed is escaped here (`limelight.printing.printable`): titles, labels, names and reasons are those of a
-server or a bundle. What writes colours or moves the cursor on purpose uses `console` and `show_progress`.
+Whatever is printed is escaped here (`limelight.base.printing.printable`): titles, labels, names and reasons are those
+of a server or a bundle. What writes colours or moves the cursor on purpose uses `console` and `show_progress`.
 """
 
 import os
@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from limelight.printing import printable
+from limelight.base.printing import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,9 +4,9 @@ import json
 import sys
 from typing import Any
 
+from limelight.base.printing import printable
 from limelight.descriptions import ModelStatus
 from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent, GenerationStart
-from limelight.printing import printable
 from limelight.records import json_types
 from limelight.saving import SavedMap
 from limelight.streams import StreamStart

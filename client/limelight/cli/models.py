@@ -7,10 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from limelight.base import streams
+from limelight.base.printing import printable
 from limelight.cli import as_json, options, server_names
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.descriptions import Model, ModelStatus
-from limelight.printing import printable
 
 Name = Annotated[
     str | None,

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import grpc
 
 from limelight.base.errors import Error, InputError
-from limelight.printing import printable
+from limelight.base.printing import printable
 from limelight.security import Security
 
 MOST_BYTES = 2**28

@@ -8,11 +8,11 @@ import onnx
 from limelight_bundle.samples import Sample
 from limelight_export.conversion.float16 import convert_to_float16
 from limelight_export.conversion.int8 import quantise
-from limelight_export.conversion.precision import Precision
 from limelight_export.errors import ExportError
 from limelight_export.execution.graph_network import graphs_as_network
 from limelight_export.execution.pytorch_runner import PyTorchReference
 from limelight_export.exported_graph import ExportedGraph
+from limelight_export.precision import Precision
 from limelight_export.verification.compare_samples import compare_samples
 from limelight_export.verification.comparison import Comparison
 from limelight_export.verification.fitted_tolerances import FittingComparison

@@ -4,8 +4,8 @@ import onnx
 import onnx_ir
 
 from limelight_export.errors import ExportError
+from limelight_export.execution.external_weights import is_large
 from limelight_export.execution.onnx_runner import onnx_runtime
-from limelight_export.writing.external_weights import is_large
 
 # Sums over edges: on CPUs, where every bundle is verified, ONNX Runtime has only the float32 kernel.
 _FLOAT32_OPERATORS = ("ScatterElements",)

@@ -14,8 +14,8 @@ from limelight.base import installing
 from limelight_bundle.offline import disable_telemetry
 from limelight_bundle.values import Array
 from limelight_export.errors import ExportError
+from limelight_export.execution.external_weights import graph_files
 from limelight_export.exported_graph import ExportedGraph
-from limelight_export.writing.external_weights import graph_files
 from limelight_models.cards.card import Card
 
 _THREADS = 2

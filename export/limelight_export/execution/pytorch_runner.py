@@ -9,8 +9,8 @@ from torch import Tensor
 
 from limelight_bundle.values import Array
 from limelight_export.errors import ExportError
+from limelight_export.execution.positional_modules import accepted_arguments, select_tensors
 from limelight_export.interface import check_rank, edge_index_names, map_keys, map_spec, output_specs
-from limelight_export.tracing.positional_modules import accepted_arguments, select_tensors
 from limelight_models.cards.card import Card
 from limelight_models.network import GeneratingNetwork, Network, PromptedNetwork, StepAnswer
 

@@ -13,8 +13,8 @@ from limelight.base import installing
 from limelight.base.commands import CommandError
 from limelight_bundle.errors import LimelightError
 from limelight_export.command import parity_line
-from limelight_export.conversion.precision import Precision
 from limelight_export.next_commands import next_commands
+from limelight_export.precision import Precision
 
 importing = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 

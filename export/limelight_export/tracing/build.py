@@ -6,6 +6,7 @@ import torch
 
 from limelight_bundle.interventions import INTERVENED_GRAPH
 from limelight_export.execution import pytorch_runner
+from limelight_export.execution.positional_modules import SinglePassModule, accepted_arguments
 from limelight_export.execution.random_inputs import RandomInputs, batch_sizes, collate_rows
 from limelight_export.exported_graph import ExportedGraph
 from limelight_export.interface import (
@@ -24,7 +25,6 @@ from limelight_export.interface import (
 from limelight_export.surgery.finalise import finalise
 from limelight_export.tracing.example_sizes import example_sizes
 from limelight_export.tracing.generating_model import build_generation_graphs
-from limelight_export.tracing.positional_modules import SinglePassModule, accepted_arguments
 from limelight_export.tracing.trace import trace
 from limelight_models.cards.card import Card
 from limelight_models.network import Network

@@ -18,6 +18,7 @@ from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
 from limelight_export.errors import ExportError
 from limelight_export.execution.generation import ENTRIES, initial_state
+from limelight_export.execution.positional_modules import CombinedParts, ModelPart, accepted_arguments, select_tensors
 from limelight_export.execution.pytorch_runner import PyTorchGenerationRunner
 from limelight_export.execution.random_inputs import RandomInputs, collate_rows
 from limelight_export.exported_graph import ExportedGraph
@@ -34,7 +35,6 @@ from limelight_export.interface import (
 )
 from limelight_export.surgery.finalise import finalise
 from limelight_export.tracing.example_sizes import example_sizes, infer_axes
-from limelight_export.tracing.positional_modules import CombinedParts, ModelPart, accepted_arguments, select_tensors
 from limelight_export.tracing.trace import trace
 from limelight_models.cards.card import Card
 from limelight_models.network import Network, PromptedNetwork

@@ -13,7 +13,7 @@ from limelight_export.execution.random_inputs import batch_sizes, collate_rows, 
 from limelight_export.execution.row_answers import RowAnswer, generation_answer, single_pass_answers
 from limelight_export.exported_graph import ExportedGraph
 from limelight_export.verification.comparison import Comparison
-from limelight_export.writing.samples import example_rows
+from limelight_export.verification.samples import example_rows
 from limelight_models.cards.card import Card
 
 _Answers = Callable[[Sequence[Row]], list[RowAnswer]]

@@ -7,9 +7,9 @@ import numpy as np
 from limelight_bundle.tolerance import LARGEST_TOLERANCE, output_scale, row_magnitude
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
-from limelight_export.conversion.precision import Precision
 from limelight_export.errors import ExportError
 from limelight_export.interface import map_keys
+from limelight_export.precision import Precision
 from limelight_export.verification.comparison import Comparison, possible_values
 from limelight_models.cards.card import Card
 

@@ -15,12 +15,12 @@ from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Instance
 from limelight_bundle.wire import instance_to_wire
 from limelight_bundle.writer import write_bundle
+from limelight_export.execution.external_weights import graph_files
 from limelight_export.exported_graph import ExportedGraph
 from limelight_export.interface import map_binding
 from limelight_export.verification.comparison import Comparison
-from limelight_export.writing.external_weights import graph_files
+from limelight_export.verification.samples import example_rows
 from limelight_export.writing.library_versions import library_versions
-from limelight_export.writing.samples import example_rows
 from limelight_models.cards.card import Card
 
 

@@ -1,9 +1,9 @@
 """Which scores, alignments and combinations go together, and why the others do not."""
 
-from limelight_models.attention.align.base import Align
+from limelight_models.attention.alignment import Align
 from limelight_models.attention.combine import Combine
 from limelight_models.attention.errors import CombinationError, ShapeError
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 
 
 def check_combination(score: Score, align: Align, combine: Combine) -> None:

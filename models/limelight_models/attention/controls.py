@@ -10,15 +10,15 @@ from functools import singledispatch
 import torch
 from torch import Tensor, nn
 
-from limelight_models.attention.align.base import Align
 from limelight_models.attention.align.reinforced import Selector
+from limelight_models.attention.alignment import Align
 from limelight_models.attention.context import Context
 from limelight_models.attention.features.aggregate import Aggregate, Side
 from limelight_models.attention.general import FeatureAttention
 from limelight_models.attention.queries.learned import LearnedQuery
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.queries.self_attention import SelfAttention
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 
 _CERTAIN = 1e4  # log-odds of what always happens
 _WHOLE = (Score, Align, Aggregate, Selector, LearnedQuery)

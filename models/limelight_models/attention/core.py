@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from limelight_models.attention.align.base import Align, fill
 from limelight_models.attention.align.soft import Softmax
+from limelight_models.attention.alignment import Align, fill
 from limelight_models.attention.combine import Combine, WeightedSum
 from limelight_models.attention.compatibility import check_combination
 from limelight_models.attention.context import Context
@@ -19,7 +19,7 @@ from limelight_models.attention.export_markers import (
     marked_attention,
     marked_weights,
 )
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 from limelight_models.attention.weights import Weights
 
 __all__ = ["Attention", "CombinationError", "Context", "MissingContextError", "ShapeError"]

@@ -7,7 +7,7 @@ from limelight_models.attention.features import Pair
 from limelight_models.attention.features.parallel import side
 from limelight_models.attention.features.perceptron import both_ways
 from limelight_models.attention.flat import over_keys
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 from limelight_models.attention.weights import Weights, weights_of
 
 

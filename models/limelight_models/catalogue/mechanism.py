@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor, nn
 
-from limelight_models.attention.align.base import Align
+from limelight_models.attention.alignment import Align
 from limelight_models.attention.context import Context
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 from limelight_models.testbed.form import Built, ServedForm
 from limelight_models.testbed.text import Scale, Texts
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from limelight_models.attention.align.base import Align
 from limelight_models.attention.align.kernel import KernelRatio
 from limelight_models.attention.align.signed import Tanh
 from limelight_models.attention.align.soft import Softmax
+from limelight_models.attention.alignment import Align
 from limelight_models.attention.combine import Combine
 from limelight_models.attention.core import Attention
 from limelight_models.attention.score import (

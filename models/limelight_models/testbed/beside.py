@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 from limelight_models.attention import Attention
 from limelight_models.attention.context import Context
+from limelight_models.attention.flat import average
 from limelight_models.attention.general import FeatureAttention
 from limelight_models.attention.queries.auxiliary import AuxiliaryQuery
-from limelight_models.attention.queries.specialised import average
 from limelight_models.attention.score import Additive
 from limelight_models.cards.card import Card
 from limelight_models.cards.describe import describe

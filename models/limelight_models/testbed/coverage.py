@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention
+from limelight_models.attention.flat import average
 from limelight_models.attention.general import FeatureAttention
-from limelight_models.attention.queries.specialised import average
 from limelight_models.attention.score import Additive, CoverageAware
 from limelight_models.attention.signals import (
     CoverageVectors,

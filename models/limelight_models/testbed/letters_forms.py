@@ -3,8 +3,8 @@
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention
+from limelight_models.attention.flat import average
 from limelight_models.attention.levels import AttentionViaAttention
-from limelight_models.attention.queries.specialised import average
 from limelight_models.attention.score import Additive
 from limelight_models.attention.weights import weights_of
 from limelight_models.cards.labels import LabelSet

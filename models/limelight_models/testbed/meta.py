@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from limelight_models.attention.flat import average
 from limelight_models.attention.queries.pool import SelfAttentivePool
-from limelight_models.attention.queries.specialised import average
 from limelight_models.attention.representations import MetaEmbedding
 from limelight_models.cards.labels import LabelSet
 from limelight_models.cards.maps import map_of

@@ -20,9 +20,9 @@ from limelight_models.attention.features import (
     Pooling,
     TanhBilinear,
 )
+from limelight_models.attention.flat import average
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.queries.question_hop import QuestionHops
-from limelight_models.attention.queries.specialised import average
 from limelight_models.attention.score import ActivatedGeneral, Additive, General, Score, SelfAttentive
 from limelight_models.cards.labels import LabelSet, numbered
 from limelight_models.testbed import pair

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.attention.context import Context
-from limelight_models.attention.flat import attend, over_keys
+from limelight_models.attention.flat import attend, average, over_keys
 from limelight_models.attention.general import TaskModel
 from limelight_models.attention.queries.capsule import CapsuleAttention
 from limelight_models.attention.queries.decoder import Decoder
 from limelight_models.attention.queries.label_wise import LabelLinear, LabelWise
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.queries.pool import SelfAttentivePool
-from limelight_models.attention.queries.specialised import AverageQuery, average
+from limelight_models.attention.queries.specialised import AverageQuery
 from limelight_models.attention.signals import RationaleAttention
 from limelight_models.attention.signals.disagreement import output_agreement, position_agreement, subspace_agreement
 from limelight_models.cards.labels import LabelSet, numbered

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from limelight_models.attention import Attention
 from limelight_models.attention.context import Context
+from limelight_models.attention.flat import average
 from limelight_models.attention.general import FeatureAttention
-from limelight_models.attention.queries.specialised import average
 from limelight_models.cards.labels import numbered
 from limelight_models.cards.maps import Map, map_of
 from limelight_models.testbed.text import ATTENTION, TEXT, TOKENS

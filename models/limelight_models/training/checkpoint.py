@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from limelight_bundle.errors import LimelightError
 from limelight_models.data.dataset import DataError
-from limelight_models.training.device import device_of
+from limelight_models.recipes.device import device_of
 
 _RANDOM = "random"
 

@@ -9,7 +9,7 @@ import typer
 from limelight.base import installing
 from limelight.base.commands import CommandError
 from limelight.base.program import command_line
-from limelight_models.zoo.index import ALIGNMENTS, names
+from limelight_models.index import ALIGNMENTS, names
 
 _REPOSITORY = "bundles"
 

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from limelight_models.data import tokenizers
 from limelight_models.data.dataset import DataError, Dataset, classes
 from limelight_models.data.images import grey_levels
-from limelight_models.training.recipe import Blueprint
-from limelight_models.training.settings import Preset
+from limelight_models.recipes.recipe import Blueprint
+from limelight_models.recipes.settings import Preset
 
 C = TypeVar("C")
 

@@ -24,12 +24,12 @@ from limelight_bundle.errors import LimelightError
 from limelight_bundle.values import Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
 from limelight_bundle.wire import value_from_wire, value_to_wire
 from limelight_models.cards.card import Card, Metric, TrainedModel, TrainingData
+from limelight_models.index import recipe
 from limelight_models.network import Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Settings
 from limelight_models.training.checkpoint import read_weights, write_whole
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Settings
 from limelight_models.training.trainer import WEIGHTS
-from limelight_models.zoo.index import recipe
 
 CONFIG, METRICS, EXAMPLES = "config.json", "metrics.json", "examples.json"
 _LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy")

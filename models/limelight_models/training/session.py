@@ -18,20 +18,20 @@ from limelight_models.data import folder as files
 from limelight_models.data import generated, row_files, rows
 from limelight_models.data.dataset import DataError, Dataset, Example, known, require
 from limelight_models.data.understood import understood
+from limelight_models.index import recipe
 from limelight_models.network import Network
+from limelight_models.recipes.device import find
+from limelight_models.recipes.recipe import Recipe
+from limelight_models.recipes.settings import Preset
 from limelight_models.tasks.task import CPU, nothing
 from limelight_models.training.batches import Batches
 from limelight_models.training.checkpoint import Progress
-from limelight_models.training.device import find
 from limelight_models.training.figures import figures
 from limelight_models.training.heads import as_json, specialisation
-from limelight_models.training.recipe import Recipe
 from limelight_models.training.runs import EXAMPLES, METRICS, Run, RunError, read_run, write_results, write_run
-from limelight_models.training.settings import Preset
 from limelight_models.training.stop import Stop
 from limelight_models.training.supervision import SupervisedAttention
 from limelight_models.training.trainer import RESUME, WEIGHTS, Trainer
-from limelight_models.zoo.index import recipe
 
 BUILTIN = "builtin"  # `builtin:NAME` is one of `limelight_models.data.generated`
 _SUPERVISED = " Where to look was part of what was learned."

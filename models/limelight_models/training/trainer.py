@@ -10,10 +10,10 @@ from torch import nn
 
 from limelight_models.data.dataset import DataError
 from limelight_models.network import Network
+from limelight_models.recipes.settings import Settings
 from limelight_models.tasks.task import Also, Batch, Task, nothing
 from limelight_models.training.batches import Batches
 from limelight_models.training.checkpoint import Progress, read_state, read_weights, write_state, write_weights
-from limelight_models.training.settings import Settings
 from limelight_models.training.stop import Interrupted, Stop
 
 WEIGHTS, RESUME = "weights.safetensors", "resume.safetensors"

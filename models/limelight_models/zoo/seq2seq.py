@@ -11,9 +11,9 @@ from limelight_models.cards.results import Written
 from limelight_models.data import dates, rows, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.network import Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset
 from limelight_models.tasks.generate import Generate
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset
 
 SOURCE, TARGET = "source.json", "target.json"
 

@@ -22,8 +22,8 @@ from limelight_models.data.canvas import captions
 from limelight_models.data.canvas.world import SIZE, WORDS
 from limelight_models.data.dataset import Dataset, Example
 from limelight_models.data.gold import Box, Span
-from limelight_models.training.device import device_of
-from limelight_models.training.recipe import Blueprint
+from limelight_models.recipes.device import device_of
+from limelight_models.recipes.recipe import Blueprint
 
 _PICTURES, _EPOCHS, _BATCH, _RATE = 16_000, 4, 32, 5e-3
 _GROUND = len(WORDS)

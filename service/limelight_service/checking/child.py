@@ -16,8 +16,8 @@ from limelight_service.engine.runtime.providers import runtime
 from limelight_service.errors import MemoryShortError
 from limelight_service.observability.observer import NullObserver
 from limelight_service.platform.memory import give_back
-from limelight_service.platform.signals import leave_signals_to_parent
 from limelight_service.platform.threads import background
+from limelight_service.process_signals import leave_signals_to_parent
 
 BEGUN = b"begun"
 _LONGEST_DETAIL = 4000

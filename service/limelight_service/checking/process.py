@@ -7,8 +7,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 from limelight_service.checking.verdict import Interrupted, Refused, Request, Verdict, from_json
-from limelight_service.platform.signals import spared
 from limelight_service.platform.threads import background
+from limelight_service.process_signals import spared
 
 _PROGRAM = (
     "import sys; sys.path[:] = {path!r}; from limelight_service.checking.child import main; main({descriptor}, {idle})"

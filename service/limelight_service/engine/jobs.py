@@ -7,8 +7,8 @@ from typing import Any
 
 from limelight_bundle.errors import LimelightError
 from limelight_bundle.rows import Row
-from limelight_service.engine.runtime.out_of_memory import is_out_of_memory, memory_short_error
-from limelight_service.engine.scheduling.shapes import Shape
+from limelight_service.engine.out_of_memory import is_out_of_memory, memory_short_error
+from limelight_service.engine.shapes import Shape
 from limelight_service.engine.types import Answer, Query, Step
 from limelight_service.errors import DeadlineError, InferenceError
 

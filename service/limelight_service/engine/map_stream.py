@@ -11,11 +11,11 @@ import numpy as np
 from limelight_bundle.maps import MapWeights, Projected
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Array
-from limelight_service.attention.apply import apply
 from limelight_service.attention.options import HeadReduction
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.attention.select import IndexList, IndexUnion, SelectedMap, indices
 from limelight_service.attention.size import row_bytes
+from limelight_service.engine.attention.apply import apply
 from limelight_service.engine.reduction import map_result, row_result
 from limelight_service.engine.runtime.chunks import ChunkRow, cut_points
 from limelight_service.engine.types import Answer, MapKey

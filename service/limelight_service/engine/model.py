@@ -10,10 +10,10 @@ from limelight_bundle.descriptions import ModelDescription
 from limelight_bundle.maps import MapPart, ProjectedSize
 from limelight_bundle.rows import Labels, Row
 from limelight_service.engine.jobs import AdmittedCall, Job, RowEvent
-from limelight_service.engine.scheduling.plan import Policy
-from limelight_service.engine.scheduling.shapes import Shape
-from limelight_service.engine.scheduling.watch import RunLimit
+from limelight_service.engine.policy import Policy
+from limelight_service.engine.shapes import Shape
 from limelight_service.engine.types import GenerationSettings, MapKey, Query
+from limelight_service.engine.watch import RunLimit
 from limelight_service.ipc.boundary import GraphStatus
 
 _SEED_BITS = 64

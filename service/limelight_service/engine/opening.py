@@ -14,14 +14,14 @@ from limelight_bundle.tokenizer_files import read_tokenizer
 from limelight_bundle.v1 import bundle_pb2
 from limelight_service.engine.decoding.continuous_batch import Generation
 from limelight_service.engine.model import Model, Runner, no_labels
+from limelight_service.engine.policy import Policy
 from limelight_service.engine.runtime.chunks import Chunks, chunk_policy, chunk_shape
 from limelight_service.engine.runtime.description_checks import check_stated
 from limelight_service.engine.runtime.forward import Forward
 from limelight_service.engine.runtime.providers import Provider
 from limelight_service.engine.runtime.sessions import Session, Stated, open_session
-from limelight_service.engine.scheduling.plan import Policy
-from limelight_service.engine.scheduling.shapes import shape_of
-from limelight_service.engine.scheduling.watch import RunLimit
+from limelight_service.engine.shapes import shape_of
+from limelight_service.engine.watch import RunLimit
 from limelight_service.ipc.boundary import GraphStatus
 from limelight_service.observability.observer import Observer
 from limelight_service.settings import Settings

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from limelight_bundle.rows import Labels, Row
-from limelight_service.attention.apply import apply
-from limelight_service.attention.part import Finished
 from limelight_service.attention.plan import AttentionPlan
+from limelight_service.engine.attention.apply import apply
+from limelight_service.engine.attention.part import Finished
 from limelight_service.engine.types import Answer, SequenceMaps, Step
 from limelight_service.ipc.boundary import MapResult, RowResult, SequenceResult, TokenResult
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from limelight_service.admission.lateness import check_in_time
 from limelight_service.admission.memory import Held, MemoryBudget, Transient
 from limelight_service.attention.options import Options
 from limelight_service.attention.plan import check_instance
@@ -33,6 +32,7 @@ from limelight_service.frontend.calls import (
     WholeServer,
 )
 from limelight_service.frontend.interventions import given_bytes, intervened_bytes, with_interventions
+from limelight_service.frontend.lateness import check_in_time
 from limelight_service.frontend.models import Model, Models
 from limelight_service.frontend.preprocessing import PreprocessingPool
 from limelight_service.frontend.results import Answered

@@ -32,8 +32,8 @@ _GATHER = 0.02  # seconds that lines gather: waking the thread for each line wou
 _OPERATORS = (
     "limelight_service.repository",
     "limelight_service.checking",
-    "limelight_service.engine.store",
-    "limelight_service.engine.loading",
+    "limelight_service.hosting.store",
+    "limelight_service.hosting.loading",
 )
 _requests = logging.getLogger("limelight.requests")
 # In ASCII, so that no name turns a terminal's text round.

@@ -19,10 +19,10 @@ from prometheus_client.exposition import choose_encoder
 from limelight_bundle.errors import LimelightError
 from limelight_service.observability.counters import Snapshot
 from limelight_service.observability.exposition import SnapshotCollector
+from limelight_service.platform.addresses import is_foreign, is_loopback
 from limelight_service.platform.descriptors import room_for_scrapers
 from limelight_service.platform.negotiation import chosen, takes_coding
 from limelight_service.platform.threads import background
-from limelight_service.security.exposure import is_foreign, is_loopback
 
 logger = logging.getLogger(__name__)
 

@@ -1,15 +1,11 @@
 """Whether a server would stand open to other machines without anybody having said that it may."""
 
-import ipaddress
-import re
-import socket
-from collections.abc import Collection
 from typing import TYPE_CHECKING
+
+from limelight_service.platform.addresses import is_loopback
 
 if TYPE_CHECKING:
     from limelight_service.settings import Settings
-
-_AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@\s]*)(?::\d{0,5})?", re.IGNORECASE)
 
 
 def exposed(settings: "Settings") -> str | None:
@@ -42,35 +38,3 @@ def open_to_all(settings: "Settings") -> str | None:
     if settings.tokens or settings.tls_client_ca or is_loopback(settings.host):
         return None
     return f"whoever reaches {settings.host} may call: there are no tokens and no authority of callers' certificates"
-
-
-def is_loopback(host: str) -> bool:
-    """True for a host that only this machine reaches."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        pass
-    try:
-        found = {str(place[0]) for *_, place in socket.getaddrinfo(host, None)} if host else set()
-    except OSError:
-        return False
-    return bool(found) and all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found)
-
-
-def is_foreign(authority: str, own: Collection[str]) -> bool:
-    """True for the host of a request whose name somebody else may have, and have point to this machine.
-
-    A page there would be of the same origin (DNS rebinding). An address is no such name, nor is one without a dot:
-    nobody else can make it point anywhere. own: names that are allowed, in lower case.
-    """
-    found = _AUTHORITY.fullmatch(authority)
-    if found is None:
-        return True
-    name = found[1].lower()
-    if "." not in name or name in own or name.endswith(".localhost"):
-        return False
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return True
-    return False

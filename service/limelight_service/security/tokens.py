@@ -24,8 +24,8 @@ import tomli_w
 
 from limelight.v1 import admin_pb2, service_pb2
 from limelight_bundle.errors import LimelightError
-from limelight_service.codecs.oip import open_inference_pb2
 from limelight_service.errors import UnauthenticatedError
+from limelight_service.open_inference import open_inference_pb2
 from limelight_service.platform.numbers import shown
 from limelight_service.security.caller import EVERY, Caller, Globs, Quota
 

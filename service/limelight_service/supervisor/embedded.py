@@ -16,8 +16,6 @@ from limelight_bundle.preprocess import Bounds
 from limelight_service.admission.memory import MemoryBudget
 from limelight_service.checking.cache import checks_for
 from limelight_service.codecs.v1.service import AttentionService
-from limelight_service.engine.local import LocalEngine
-from limelight_service.engine.running import running_engine
 from limelight_service.errors import WrongModelError
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.core import Core
@@ -25,6 +23,8 @@ from limelight_service.frontend.models import Models
 from limelight_service.frontend.transport.calls import log_call, serialised, told_of
 from limelight_service.frontend.transport.methods import StreamMethod, UnaryMethod
 from limelight_service.frontend.transport.status import Status, StatusError
+from limelight_service.hosting.local import LocalEngine
+from limelight_service.hosting.running import running_engine
 from limelight_service.observability.counters import Snapshot
 from limelight_service.observability.logs import request_id
 from limelight_service.observability.metrics import Metrics

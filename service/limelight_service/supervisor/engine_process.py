@@ -10,10 +10,10 @@ from typing import Any
 from limelight_bundle.errors import LimelightError
 from limelight_service.checking.shared import RemoteChecks
 from limelight_service.checking.verdict import Request, from_json
-from limelight_service.engine.host import EngineHost
-from limelight_service.engine.links import FrontendLinks
-from limelight_service.engine.running import running_engine
 from limelight_service.errors import ErrorRecord, record_of
+from limelight_service.hosting.host import EngineHost
+from limelight_service.hosting.links import FrontendLinks
+from limelight_service.hosting.running import running_engine
 from limelight_service.ipc import control
 from limelight_service.ipc.control import ControlLink
 from limelight_service.observability.logs import count_dropped

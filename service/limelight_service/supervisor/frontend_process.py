@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from limelight_service.errors import error_of
-from limelight_service.frontend.running import Frontend, running_frontend
 from limelight_service.ipc import control
 from limelight_service.ipc.control import ControlLink
 from limelight_service.ipc.remote import RemoteEngine
 from limelight_service.observability.counters import Snapshot
 from limelight_service.observability.metrics import Metrics
 from limelight_service.settings import Settings
+from limelight_service.supervisor.frontend import Frontend, running_frontend
 
 _RECONNECT = 0.5  # seconds in which the successor of an engine that ended may bring a connection
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from limelight_service.checking.cache import checks_for
 from limelight_service.checking.checker import Checks
-from limelight_service.engine.local import LocalEngine
-from limelight_service.engine.running import running_engine
-from limelight_service.engine.store import ModelStore
 from limelight_service.frontend.models import Models
-from limelight_service.frontend.running import Frontend, running_frontend
+from limelight_service.hosting.local import LocalEngine
+from limelight_service.hosting.running import running_engine
+from limelight_service.hosting.store import ModelStore
 from limelight_service.observability.counters import Snapshot
 from limelight_service.observability.metrics import Metrics
 from limelight_service.observability.metrics_server import MetricsServer
 from limelight_service.repository.catalogue import State
 from limelight_service.settings import Settings
 from limelight_service.supervisor.desired import DesiredState
+from limelight_service.supervisor.frontend import Frontend, running_frontend
 from limelight_service.supervisor.model_control import ModelControl
 from limelight_service.supervisor.served import Served
 

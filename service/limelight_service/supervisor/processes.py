@@ -10,7 +10,7 @@ from limelight_service.ipc import control
 from limelight_service.ipc.control import ControlLink
 from limelight_service.observability.logs import configure_logs, flush_logs
 from limelight_service.observability.metrics import Metrics
-from limelight_service.platform.signals import INTERRUPTED, leave, leave_signals_to_parent
+from limelight_service.process_signals import INTERRUPTED, leave, leave_signals_to_parent
 from limelight_service.settings import Settings
 from limelight_service.supervisor.serving import settle_interpreter
 

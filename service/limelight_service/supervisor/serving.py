@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 
-from limelight_service.platform.signals import leave, on_hang_up, stop_signals
+from limelight_service.process_signals import leave, on_hang_up, stop_signals
 from limelight_service.settings import Settings
 from limelight_service.supervisor.served import Served
 

@@ -29,7 +29,7 @@ from limelight_service.observability.logs import count_dropped
 from limelight_service.observability.metrics import MODEL_READY, Metrics
 from limelight_service.observability.metrics_server import MetricsServer
 from limelight_service.platform.addresses import reserved
-from limelight_service.platform.signals import spared
+from limelight_service.process_signals import spared
 from limelight_service.settings import Settings
 from limelight_service.supervisor.desired import DesiredState
 from limelight_service.supervisor.model_control import ModelControl

@@ -15,8 +15,8 @@ from PIL import Image
 
 import limelight
 from limelight import cli
+from limelight.base.printing import printable
 from limelight.base.tensors import to_tensor
-from limelight.printing import printable
 from limelight.v1 import admin_pb2, admin_pb2_grpc, attention_pb2, model_pb2, service_pb2, service_pb2_grpc, values_pb2
 from tests.client.command.people import in_terminal
 

@@ -7,7 +7,7 @@ from google.protobuf.message import Message
 
 from limelight.v1 import model_pb2, values_pb2
 from limelight_bundle.wire import to_array
-from limelight_service.codecs.oip import open_inference_pb2 as pb
+from limelight_service.open_inference import open_inference_pb2 as pb
 from tests.service.open_inference.calls import TYPES, infer_request, strings
 
 INFERENCE = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name

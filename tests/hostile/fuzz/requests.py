@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from benchmarks.load.wire import MAX_MESSAGE
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
-from limelight_service.codecs.oip import open_inference_pb2
+from limelight_service.open_inference import open_inference_pb2
 from tests.hostile.fuzz.golden import Golden, golden
 from tests.hostile.fuzz.mutation import Mutator, on_the_wire, parts_of
 from tests.hostile.fuzz.open_inference import INFERENCE, of_model, of_server

@@ -22,7 +22,6 @@ from limelight.cli import main
 from limelight.speech import warp
 from limelight_bundle.tolerance import output_scale
 from limelight_bundle.values import Array, Audio
-from limelight_export.conversion.precision import Precision
 from limelight_export.errors import CheckpointError, ExportError
 from limelight_export.execution.generation import run_generation
 from limelight_export.execution.pytorch_runner import PyTorchGenerationRunner
@@ -30,9 +29,10 @@ from limelight_export.importing.huggingface.architectures import ARCHITECTURES
 from limelight_export.importing.huggingface.imported_speech import ImportedSpeech
 from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
 from limelight_export.importing.huggingface.tasks.task import ImportOptions
+from limelight_export.precision import Precision
 from limelight_export.verification.comparison import Comparison
 from limelight_export.verification.fitted_tolerances import FittingComparison
-from limelight_export.writing.samples import example_rows
+from limelight_export.verification.samples import example_rows
 from limelight_models.cards.results import NEVER
 from limelight_models.network import StepAnswer
 from tests.bundle.recordings import RATE, tones, wav

@@ -14,7 +14,7 @@ from limelight_export.execution.pytorch_runner import run_model
 from limelight_export.importing.huggingface.convert_weights import convert_weights
 from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
 from limelight_export.importing.huggingface.tasks.task import ImportOptions
-from limelight_export.writing.samples import example_rows
+from limelight_export.verification.samples import example_rows
 from tests.importing.huggingface.checkpoints import sizes, stated_pooling, write_checkpoint, write_json
 from tests.importing.huggingface.decoders import DECODERS
 from tests.importing.huggingface.encoders import ENCODERS

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from limelight.v1 import attention_pb2, model_pb2
 from limelight_bundle.errors import InputError
 from limelight_bundle.maps import MapWeights
-from limelight_service.attention.apply import apply
 from limelight_service.attention.options import Encoding, HeadReduction, Options, Selection
-from limelight_service.attention.part import Finished
 from limelight_service.attention.plan import AttentionPlan, check_instance, parts_of, plan_attention
 from limelight_service.attention.size import AxisSizes, attention_bytes, fitting
+from limelight_service.engine.attention.apply import apply
+from limelight_service.engine.attention.part import Finished
 from tests.service.attention.descriptions import encoder, framed, keyed, labels_of, map_of
 
 SIZES = {"tokens": 3, "output": 2, "word": 4, "sentence": 2}

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from limelight_service.attention.encode import encode_dense, encode_edges
-from limelight_service.attention.heads import Floats, mean_of_scores, reduce_heads
 from limelight_service.attention.options import Encoding, HeadReduction
-from limelight_service.attention.rollout import rollout
-from limelight_service.attention.topk import NO_KEY, top_k, top_k_edges
+from limelight_service.engine.attention.encode import encode_dense, encode_edges
+from limelight_service.engine.attention.heads import Floats, mean_of_scores, reduce_heads
+from limelight_service.engine.attention.rollout import rollout
+from limelight_service.engine.attention.topk import NO_KEY, top_k, top_k_edges
 
 weights_of = hnp.arrays(
     np.float32,

@@ -12,10 +12,6 @@ from limelight.v1 import attention_pb2, model_pb2
 from limelight_bundle.errors import InputError
 from limelight_bundle.maps import MapWeights
 from limelight_bundle.wire import labels_to_wire
-from limelight_service.attention import grouping
-from limelight_service.attention.apply import Applied, apply
-from limelight_service.attention.grouping import group_axis
-from limelight_service.attention.heads import Floats
 from limelight_service.attention.options import (
     Encoding,
     Group,
@@ -27,10 +23,14 @@ from limelight_service.attention.options import (
     PoolReduction,
     Selection,
 )
-from limelight_service.attention.part import Part
 from limelight_service.attention.plan import plan_attention
-from limelight_service.attention.pooling import ranges
 from limelight_service.attention.size import AxisSizes, attention_bytes, derived_label_bytes
+from limelight_service.engine.attention import grouping
+from limelight_service.engine.attention.apply import Applied, apply
+from limelight_service.engine.attention.grouping import group_axis
+from limelight_service.engine.attention.heads import Floats
+from limelight_service.engine.attention.part import Part
+from limelight_service.engine.attention.pooling import ranges
 from tests.service.attention.descriptions import framed, keyed, labels_of, map_of
 
 SUM, MEAN = GroupReduction.SUM, GroupReduction.MEAN

@@ -11,10 +11,10 @@ from limelight.v1 import attention_pb2
 from limelight_bundle.rows import Labels
 from limelight_bundle.values import Array
 from limelight_service.attention.options import HeadReduction
-from limelight_service.codecs.oip import open_inference_pb2 as pb
 from limelight_service.codecs.oip.contents import decoded_inputs
 from limelight_service.codecs.oip.responses import Tensor, dense, filled, framed
 from limelight_service.ipc.boundary import MapResult
+from limelight_service.open_inference import open_inference_pb2 as pb
 from tests.service.open_inference.calls import TYPES, infer_request, outputs, strings
 
 DTYPES = [np.dtype(name) for name in TYPES]

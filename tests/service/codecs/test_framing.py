@@ -17,19 +17,19 @@ from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
 from limelight_bundle.errors import TooLargeError
 from limelight_bundle.maps import MapWeights
 from limelight_bundle.wire import DTYPES, to_tensor
-from limelight_service.attention.apply import apply
 from limelight_service.attention.options import Encoding, HeadReduction, Options, Pooling, PoolReduction, Selection
 from limelight_service.attention.plan import plan_attention
 from limelight_service.codecs.v1.framing import Frame
 from limelight_service.codecs.v1.instances import MessageInstances
 from limelight_service.codecs.v1.maps import frame_map
 from limelight_service.codecs.v1.responses import LabelEncoder, attend_response, predict_response
-from limelight_service.engine.hosted import HostedModel
+from limelight_service.engine.attention.apply import apply
 from limelight_service.engine.reduction import map_result
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest, Inference
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.models import Model
+from limelight_service.hosting.hosted import HostedModel
 from limelight_service.ipc.boundary import GenerationSettings, Strategy
 from tests.kit.serving import text
 from tests.service.attention.descriptions import keyed, labels_of, map_of

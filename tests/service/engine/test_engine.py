@@ -19,8 +19,8 @@ from limelight_service.engine.engine import Engine
 from limelight_service.engine.jobs import AdmittedCall, Delivered, Job, Outcome, RowEvent
 from limelight_service.engine.model import Model
 from limelight_service.engine.runtime.providers import Provider
-from limelight_service.engine.scheduling.watch import WATCH
 from limelight_service.engine.types import Answer, GenerationSettings, Query, Step, Strategy, WaitEstimate
+from limelight_service.engine.watch import WATCH
 from limelight_service.errors import (
     DeadlineError,
     InferenceError,

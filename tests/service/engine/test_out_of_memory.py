@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from limelight_service.engine.runtime.out_of_memory import is_out_of_memory
+from limelight_service.engine.out_of_memory import is_out_of_memory
 
 SESSION = """
 import resource, sys

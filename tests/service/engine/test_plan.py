@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limelight_service.engine.scheduling.plan import Policy, joined, plan_batch
-from limelight_service.engine.scheduling.shapes import Shape, places
+from limelight_service.engine.policy import Policy
+from limelight_service.engine.scheduling.plan import joined, plan_batch
+from limelight_service.engine.shapes import Shape, places
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from limelight_bundle.reader import BundleFolder
 from limelight_service.engine.jobs import Job, RowEvent, detached_call
 from limelight_service.engine.model import Model
-from limelight_service.engine.scheduling.plan import Policy
+from limelight_service.engine.policy import Policy
 from limelight_service.engine.scheduling.queue import Scheduler, Work
 from limelight_service.engine.types import Query
 from tests.kit import bundles

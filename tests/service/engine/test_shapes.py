@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from limelight.v1 import model_pb2
 from limelight_bundle.rows import BoundTensor
-from limelight_service.engine.scheduling.plan import Policy, plan_batch
-from limelight_service.engine.scheduling.shapes import Shape, extent, places, shape_of, union
+from limelight_service.engine.policy import Policy
+from limelight_service.engine.scheduling.plan import plan_batch
+from limelight_service.engine.shapes import Shape, extent, places, shape_of, union
 
 
 def tensor(name: str, **dimensions: int) -> model_pb2.TensorDescription:

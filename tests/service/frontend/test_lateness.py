@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limelight.v1 import service_pb2
-from limelight_service.admission.lateness import check_in_time
 from limelight_service.errors import QueueFullError
 from limelight_service.frontend import core
+from limelight_service.frontend.lateness import check_in_time
 from limelight_service.ipc.boundary import WaitEstimate
 from tests.kit.serving import predict, refusal, serving, text
 

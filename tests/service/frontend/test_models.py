@@ -8,11 +8,11 @@ from typing import cast
 import pytest
 
 from limelight_bundle.preprocess import Bounds
-from limelight_service.engine.hosted import hosted
 from limelight_service.engine.opening import open_model
 from limelight_service.engine.runtime.providers import choose_provider
 from limelight_service.errors import ModelNotFoundError, ModelUnavailableError
 from limelight_service.frontend.models import Models
+from limelight_service.hosting.hosted import hosted
 from limelight_service.ipc.client import EngineClient, ModelListener
 from limelight_service.observability.observer import NullObserver
 from limelight_service.repository.catalogue import State

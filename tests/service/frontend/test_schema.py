@@ -7,9 +7,9 @@ import pytest
 from limelight_bundle.errors import BundleError, InputError
 from limelight_bundle.preprocess import Bounds
 from limelight_service.attention.options import Group, Grouping, GroupReduction, Options, Selection
-from limelight_service.engine.hosted import HostedModel
 from limelight_service.frontend.models import Model
 from limelight_service.frontend.schema import ModelSchema
+from limelight_service.hosting.hosted import HostedModel
 
 
 def test_the_same_options_are_planned_once(models: dict[str, Model]) -> None:

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from limelight_bundle.errors import TooLargeError
 from limelight_bundle.values import Text
 from limelight_service.attention.options import Encoding, HeadReduction, Options, Selection
-from limelight_service.engine.hosted import HostedModel
 from limelight_service.frontend.models import Model
 from limelight_service.frontend.sizes import Measured, Wanted
+from limelight_service.hosting.hosted import HostedModel
 from limelight_service.ipc.boundary import GenerationSettings, InferenceRequest, Strategy
 from tests.service.engine.conftest import run_together
 

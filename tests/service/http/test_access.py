@@ -261,7 +261,7 @@ def test_numbers_have_a_limit_of_their_own(small: Path, monkeypatch: pytest.Monk
 def test_a_package_that_is_missing_is_named_with_the_extra() -> None:
     code = (
         "import sys; sys.modules['uvicorn'] = None\n"
-        "from limelight_service.frontend.running import _http_server\n"
+        "from limelight_service.supervisor.frontend import _http_server\n"
         "try: _http_server()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )

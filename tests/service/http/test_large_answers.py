@@ -11,7 +11,7 @@ import limelight_service.codecs.v1.responses
 import limelight_service.frontend.calls
 import limelight_service.frontend.core
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
-from limelight_service.codecs.oip import open_inference_pb2
+from limelight_service.open_inference import open_inference_pb2
 from tests.kit.serving import Running, attend, generate, predict, text
 from tests.service.http.calls import call
 

@@ -15,11 +15,11 @@ from limelight_bundle.errors import InputError
 from limelight_bundle.reader import BundleFolder
 from limelight_bundle.rows import Row
 from limelight_service.attention.options import Options, Selection
-from limelight_service.engine.host import EngineHost
-from limelight_service.engine.links import FrontendLinks
-from limelight_service.engine.local import LocalEngine
-from limelight_service.engine.running import running_engine
 from limelight_service.errors import DeadlineError, ModelUnavailableError, QueueFullError, WrongModelError
+from limelight_service.hosting.host import EngineHost
+from limelight_service.hosting.links import FrontendLinks
+from limelight_service.hosting.local import LocalEngine
+from limelight_service.hosting.running import running_engine
 from limelight_service.ipc.boundary import (
     ChunkResult,
     FinishReason,

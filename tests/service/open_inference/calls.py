@@ -8,7 +8,7 @@ import grpc
 import numpy as np
 
 from limelight_bundle.values import Array
-from limelight_service.codecs.oip import open_inference_pb2 as pb
+from limelight_service.open_inference import open_inference_pb2 as pb
 
 SERVICE = "/inference.GRPCInferenceService/"
 # Types by NumPy's name, and the field of typed contents.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight_bundle.values import Array, TensorValue
 from limelight_bundle.wire import to_array, value_to_wire
-from limelight_service.codecs.oip import open_inference_pb2 as pb
+from limelight_service.open_inference import open_inference_pb2 as pb
 from tests.kit import bundles
 from tests.kit.serving import Running, attend, predict, text
 from tests.service.open_inference.calls import infer, infer_request, outputs, strings, texts, unary

@@ -10,7 +10,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from limelight_service.codecs.oip import open_inference_pb2 as pb
+from limelight_service.open_inference import open_inference_pb2 as pb
 from limelight_service.security.tokens import entry, new_token
 from tests.kit import bundles
 from tests.kit.serving import Running, attend, eventually, generate, predict, refusal, serving, text

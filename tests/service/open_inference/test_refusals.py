@@ -7,7 +7,7 @@ import grpc
 import numpy as np
 import pytest
 
-from limelight_service.codecs.oip import open_inference_pb2 as pb
+from limelight_service.open_inference import open_inference_pb2 as pb
 from tests.kit.serving import Refusal, Running, refusal
 from tests.service.open_inference.calls import infer, infer_request, streamed, strings, texts, unary
 

@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 import pytest
 
-from limelight_service.codecs.oip import open_inference_pb2 as pb
+from limelight_service.open_inference import open_inference_pb2 as pb
 from tests.kit import bundles
 from tests.kit.serving import Running, generate, serving, text
 from tests.service.open_inference.calls import SERVICE, infer, infer_request, outputs, streamed, texts

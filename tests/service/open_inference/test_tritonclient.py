@@ -12,7 +12,7 @@ import pytest
 
 from limelight.v1 import attention_pb2
 from limelight_bundle.wire import to_array
-from limelight_service.codecs.oip import open_inference_pb2 as pb
+from limelight_service.open_inference import open_inference_pb2 as pb
 from tests.kit.serving import Running, attend, generate, predict, text
 
 ROOT = Path(__file__).parents[3]

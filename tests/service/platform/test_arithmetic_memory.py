@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from limelight_bundle.maps import Projected
-from limelight_service.attention.half import as_half
+from limelight_service.engine.attention.half import as_half
 from limelight_service.engine.runtime.arena import share_arena
 from limelight_service.engine.runtime.providers import Provider, runtime
 from limelight_service.engine.runtime.sessions import open_session

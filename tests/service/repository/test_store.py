@@ -15,13 +15,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from limelight_bundle.maps import MapWeights
 from limelight_bundle.reader import BundleFolder
 from limelight_bundle.samples import Sample, samples_file
-from limelight_service.engine.hosted import HostedModel
-from limelight_service.engine.loading import Loader
 from limelight_service.engine.model import Model
 from limelight_service.engine.opening import open_model
 from limelight_service.engine.runtime.providers import choose_provider
-from limelight_service.engine.store import Load, ModelStore, Postponed
 from limelight_service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
+from limelight_service.hosting.hosted import HostedModel
+from limelight_service.hosting.loading import Loader
+from limelight_service.hosting.store import Load, ModelStore, Postponed
 from limelight_service.observability.observer import NullObserver
 from limelight_service.repository.catalogue import Catalogue, State
 from limelight_service.repository.folders import scan

@@ -14,7 +14,7 @@ import pytest
 
 import limelight
 from limelight.v1 import service_pb2
-from limelight_service.codecs.oip import open_inference_pb2 as pb
+from limelight_service.open_inference import open_inference_pb2 as pb
 from limelight_service.security.tokens import entry, new_token
 from tests.hostile.swaps import swap
 from tests.kit import bundles

@@ -2,9 +2,9 @@
 
 import math
 
+from limelight.base.printing import escape_markup as escape
 from limelight.cli.bench.plots import Axis, Line, plot
 from limelight.cli.bench.report import Outcome, Ramp, Report, warnings
-from limelight.printing import escape_markup as escape
 
 _STYLE = """
 :root{color-scheme:light dark;--text:#1d2420;--faint:#68736c;--grid:#d9dfdb;--back:#fff;--one:#2c7a4b;--two:#b4530a}

@@ -1,10 +1,10 @@
 """A report as one HTML page that loads nothing and runs nothing."""
 
+from limelight.base.printing import escape_markup as escape
 from limelight.cli.bench.plots import Axis, Line, plot
 from limelight.cli.evaluate.table import bounds, notes, number
 from limelight.evaluation.report import Report, Section
 from limelight.evaluation.samples import Figure
-from limelight.printing import escape_markup as escape
 
 _STYLE = """
 :root{color-scheme:light dark;--text:#1d2420;--faint:#5b665f;--grid:#d9dfdb;--back:#fff;--one:#2c7a4b;--two:#b4530a}

@@ -13,7 +13,6 @@ from limelight.v1 import model_pb2
 from limelight_bundle.errors import LimelightError
 from limelight_bundle.reader import BundleFolder
 from limelight_bundle.values import Pair, Text
-from limelight_export.conversion.precision import Precision
 from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.architectures import architecture_of
 from limelight_export.importing.huggingface.architectures.architecture import Architecture
@@ -21,6 +20,7 @@ from limelight_export.importing.huggingface.checkpoint import TOKENIZER, read_ch
 from limelight_export.importing.huggingface.tasks import task_of
 from limelight_export.importing.huggingface.tasks.task import ImportOptions, Source, Task
 from limelight_export.importing.huggingface.text import check_vocabulary, read_tokenizer
+from limelight_export.precision import Precision
 from limelight_models.cards.card import TrainedModel
 
 # Tokens of the longest row that is compared: the maximum of most encoders, a second for a model of MiniLM's size.

@@ -12,7 +12,6 @@ from limelight_bundle.reader import BundleFolder
 from limelight_bundle.samples import Sample
 from limelight_bundle.values import Instance
 from limelight_bundle.writer import target_folder
-from limelight_export.conversion.precision import Precision
 from limelight_export.errors import ExportError
 from limelight_export.execution.reference import Reference
 from limelight_export.exported_graph import ExportedGraph
@@ -27,12 +26,13 @@ from limelight_export.importing.onnx_file.generation import import_pair
 from limelight_export.importing.onnx_file.observing import fixed_batch, observe
 from limelight_export.importing.onnx_file.reference import FileReference, FileSession
 from limelight_export.importing.onnx_file.surgery import bundle_graph
+from limelight_export.precision import Precision
 from limelight_export.verification.compare_samples import compare_samples
 from limelight_export.verification.comparison import Comparison
 from limelight_export.verification.fitted_tolerances import FittingComparison
+from limelight_export.verification.samples import answer_examples
 from limelight_export.verification.verify import compare_random_rows, verify
 from limelight_export.writing.exported_model import ExportedModel, write_exported
-from limelight_export.writing.samples import answer_examples
 from limelight_models.cards.card import Card
 
 # Random rows to which the tolerances of a file in half precision are fitted.

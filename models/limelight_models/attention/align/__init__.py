@@ -1,6 +1,5 @@
 """Alignments, row C of the catalogue (BF: alignment, G and C: distribution function)."""
 
-from limelight_models.attention.align.base import Align
 from limelight_models.attention.align.constrained import ConstrainedSoftmax, ConstrainedSparsemax
 from limelight_models.attention.align.distance import DistanceAware
 from limelight_models.attention.align.entmax import Entmax, Entmax15
@@ -16,6 +15,7 @@ from limelight_models.attention.align.soft import Sigmoid, Softmax
 from limelight_models.attention.align.span import AdaptiveSpan
 from limelight_models.attention.align.sparse import Sparsemax
 from limelight_models.attention.align.temperature import SelfAdaptiveTemperature
+from limelight_models.attention.alignment import Align
 
 __all__ = [
     "AdaptiveSpan",

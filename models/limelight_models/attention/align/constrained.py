@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from limelight_models.attention.align.base import Align, fill, keep
+from limelight_models.attention.alignment import Align, fill, keep
 from limelight_models.attention.context import Context
 
 PARTS, DIVISIONS = 16, 6  # enough for a million keys

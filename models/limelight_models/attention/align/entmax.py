@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from limelight_models.attention.align.base import Align, keep
 from limelight_models.attention.align.sparse import centred
+from limelight_models.attention.alignment import Align, keep
 from limelight_models.attention.context import Context
 
 NEWTON_STEPS = 6  # four reach rounding in double precision, for α from 1.01 to 2 and up to 4,096 keys

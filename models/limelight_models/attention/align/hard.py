@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from limelight_models.attention.align.base import Align, fill, in_single, keep, softmax
+from limelight_models.attention.alignment import Align, fill, in_single, keep, softmax
 from limelight_models.attention.context import Context
 
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from limelight_models.attention.align.base import Align, in_single, keep, normalise
+from limelight_models.attention.alignment import Align, in_single, keep, normalise
 from limelight_models.attention.context import Context
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from limelight_models.attention.align.base import Align, both, in_single, softmax, whole
+from limelight_models.attention.alignment import Align, both, in_single, softmax, whole
 from limelight_models.attention.context import Context
 from limelight_models.attention.errors import ShapeError, require_features
 

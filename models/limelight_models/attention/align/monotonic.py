@@ -4,10 +4,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from limelight_models.attention.align.base import Align, fill, in_single, keep, softmax
+from limelight_models.attention.alignment import Align, fill, in_single, keep, softmax
 from limelight_models.attention.context import Context
 from limelight_models.attention.errors import CombinationError
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 
 
 def expected_alignment(scores: Tensor, previous: Tensor | None, mask: Tensor | None) -> Tensor:

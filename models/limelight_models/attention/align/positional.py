@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from limelight_models.attention.align.base import CAPABILITIES, Align, both
 from limelight_models.attention.align.soft import Softmax
+from limelight_models.attention.alignment import CAPABILITIES, Align, both
 from limelight_models.attention.context import Context
 from limelight_models.attention.masks import Mask
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, logsigmoid
 
-from limelight_models.attention.align.base import Align, both, softmax, whole
+from limelight_models.attention.alignment import Align, both, softmax, whole
 from limelight_models.attention.context import Context
 from limelight_models.attention.errors import ShapeError, require_features
 from limelight_models.attention.signals.reinforce import selection_cost

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from limelight_models.attention.align.base import Align, both, keep, normalise, softmax
+from limelight_models.attention.alignment import Align, both, keep, normalise, softmax
 from limelight_models.attention.context import Context
 from limelight_models.attention.signals.span import span_penalty
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from limelight_models.attention.align.base import Align, fill, in_single, keep
+from limelight_models.attention.alignment import Align, fill, in_single, keep
 from limelight_models.attention.context import Context
 
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from limelight_models.attention.align.base import Align, softmax
+from limelight_models.attention.alignment import Align, softmax
 from limelight_models.attention.context import Context
 from limelight_models.attention.errors import ShapeError, require_features
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from limelight_models.attention.context import Context
 from limelight_models.attention.errors import CombinationError, require_features
 from limelight_models.attention.linear import HeadLinear
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 
 
 class FeatureWise(Score):

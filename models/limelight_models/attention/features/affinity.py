@@ -11,9 +11,9 @@ from torch.nn.functional import relu
 
 from limelight_models.attention.context import Context
 from limelight_models.attention.linear import HeadLinear
-from limelight_models.attention.score.base import Score
 from limelight_models.attention.score.general import General
 from limelight_models.attention.score.pairwise import Activation
+from limelight_models.attention.scoring import Score
 
 
 class TanhBilinear(General):

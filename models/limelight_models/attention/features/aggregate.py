@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from limelight_models.attention.align.base import Align, fill, keep
+from limelight_models.attention.alignment import Align, fill, keep
 from limelight_models.attention.context import Context
 from limelight_models.attention.errors import ShapeError
 from limelight_models.attention.features.pair import Pair

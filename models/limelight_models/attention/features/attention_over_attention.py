@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from limelight_models.attention.align.base import Align
+from limelight_models.attention.alignment import Align
 from limelight_models.attention.features.aggregate import Aggregate, Side
 from limelight_models.attention.features.pair import Pair
 from limelight_models.attention.features.perceptron import both_ways
-from limelight_models.attention.queries.specialised import share
+from limelight_models.attention.flat import share
 
 
 class AttentionOverAttention(Aggregate):

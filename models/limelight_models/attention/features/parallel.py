@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
-from limelight_models.attention.align.base import both, keep
+from limelight_models.attention.alignment import both, keep
 from limelight_models.attention.combine import WeightedSum, weighted_sum
 from limelight_models.attention.context import Context
 from limelight_models.attention.core import Attention, check_call

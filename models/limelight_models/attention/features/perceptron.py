@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from limelight_models.attention.align.base import Align, keep
+from limelight_models.attention.alignment import Align, keep
 from limelight_models.attention.context import Context
 from limelight_models.attention.features.aggregate import Aggregate, Side
 from limelight_models.attention.linear import HeadLinear

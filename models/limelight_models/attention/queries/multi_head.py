@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
-from limelight_models.attention.align.base import in_single
+from limelight_models.attention.alignment import in_single
 from limelight_models.attention.context import Context
 from limelight_models.attention.core import Attention
 from limelight_models.attention.errors import CombinationError, ShapeError, require_axes, require_features

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from limelight_models.attention.context import Context
 from limelight_models.attention.errors import CombinationError
-from limelight_models.attention.flat import attend, require_one_row
-from limelight_models.attention.queries.specialised import share
+from limelight_models.attention.flat import attend, require_one_row, share
 from limelight_models.attention.queries.transforms import AddContext, QueryTransform
 from limelight_models.attention.weights import Weights, weights_of
 

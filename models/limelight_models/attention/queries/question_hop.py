@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.attention.errors import CombinationError
-from limelight_models.attention.flat import Contexts, attend, contexts_for, over_keys
-from limelight_models.attention.queries.specialised import average
+from limelight_models.attention.flat import Contexts, attend, average, contexts_for, over_keys
 from limelight_models.attention.weights import Weights, weights_of
 
 ASKS = ("query", "context", "both")

@@ -7,8 +7,7 @@ another attention (`Alternating`, `Rotatory`, `TargetObject`).
 from torch import Tensor, nn
 
 from limelight_models.attention.context import Context
-from limelight_models.attention.errors import require_axes
-from limelight_models.attention.flat import attend, over_keys
+from limelight_models.attention.flat import attend, average, over_keys
 from limelight_models.attention.weights import AroundAttention
 
 
@@ -36,25 +35,3 @@ class AverageQuery(AroundAttention, nn.Module):
         query = average(asking, asking_mask)
         vector, weights = attend(self.attention, query, features, None, over_keys(mask), context)
         return vector.flatten(1), weights
-
-
-def average(features: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The unweighted average of an input, as a query (Ma et al. 2017, §2.2; survey BF eq. 10 and 17).
-
-    q = 1/n Σ_l f_l, over the positions that the mask allows; zeros where there are none
-
-    Shapes: features [batch, position, d], mask [batch, position] -> [batch, 1, d].
-    """
-    require_axes(features, "features", "batch, position, d")
-    if mask is None:
-        return features.mean(-2, keepdim=True)
-    return share(mask.expand(features.shape[:-1]), features).unsqueeze(-2) @ features
-
-
-def share(mask: Tensor, like: Tensor) -> Tensor:
-    """Equal weights over the True entries of the last axis, in the dtype of `like`; zeros where there are none.
-
-    They are counted: an axis of size 1 does not stand for all here.
-    """
-    # Dividing before anything is summed keeps half precision from overflowing.
-    return mask.to(like.dtype) / mask.sum(-1, keepdim=True).clamp(min=1).to(like.dtype)

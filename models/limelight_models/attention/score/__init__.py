@@ -1,7 +1,6 @@
 """Score functions, row B of the catalogue (BF: score, G: compatibility, C: alignment function)."""
 
 from limelight_models.attention.score.additive import Additive, Concat
-from limelight_models.attention.score.base import Score
 from limelight_models.attention.score.deep import Deep
 from limelight_models.attention.score.dot import Dot, ScaledDot
 from limelight_models.attention.score.feature import FeatureBased
@@ -16,6 +15,7 @@ from limelight_models.attention.score.per_head import PerHead
 from limelight_models.attention.score.relation import RelationAware, RelationValues
 from limelight_models.attention.score.self_attentive import SelfAttentive
 from limelight_models.attention.score.similarity import Cosine, GaussianKernel, NegativeDistance
+from limelight_models.attention.scoring import Score
 
 __all__ = [
     "ActivatedGeneral",

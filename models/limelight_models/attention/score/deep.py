@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from limelight_models.attention.context import Context
 from limelight_models.attention.linear import HeadLinear
 from limelight_models.attention.score.additive import weigh_pairs
-from limelight_models.attention.score.base import Score
 from limelight_models.attention.score.pairwise import Activation, pairwise
+from limelight_models.attention.scoring import Score
 
 
 class Deep(Score):

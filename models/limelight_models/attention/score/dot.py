@@ -5,7 +5,7 @@ import math
 from torch import Tensor
 
 from limelight_models.attention.context import Context
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 
 
 class Dot(Score):

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from limelight_models.attention.align.base import in_single, whole
+from limelight_models.attention.alignment import in_single, whole
 from limelight_models.attention.context import Context
 from limelight_models.attention.linear import HeadLinear
-from limelight_models.attention.score.base import Score
 from limelight_models.attention.score.pairwise import Activation
 from limelight_models.attention.score.self_attentive import every_query
+from limelight_models.attention.scoring import Score
 
 
 class FeatureBased(Score):

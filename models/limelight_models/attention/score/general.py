@@ -5,8 +5,8 @@ from torch import Tensor, nn
 
 from limelight_models.attention.context import Context
 from limelight_models.attention.linear import HeadLinear
-from limelight_models.attention.score.base import Score
 from limelight_models.attention.score.pairwise import Activation
+from limelight_models.attention.scoring import Score
 
 
 class General(Score):

@@ -7,8 +7,8 @@ from limelight_models.attention.context import Context
 from limelight_models.attention.errors import ShapeError
 from limelight_models.attention.linear import HeadLinear
 from limelight_models.attention.score.additive import weigh_pairs
-from limelight_models.attention.score.base import Score
 from limelight_models.attention.score.pairwise import Activation, pairwise
+from limelight_models.attention.scoring import Score
 
 
 class MultiDimensional(Score):

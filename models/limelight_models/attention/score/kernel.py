@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn.functional import elu
 
 from limelight_models.attention.context import Context
-from limelight_models.attention.score.base import Score
 from limelight_models.attention.score.similarity import unit
+from limelight_models.attention.scoring import Score
 
 
 def elu_plus_one(x: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from torch import Tensor
 from limelight_models.attention.context import Context
 from limelight_models.attention.errors import ShapeError
 from limelight_models.attention.linear import HeadLinear
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 
 
 class LocationBased(Score):

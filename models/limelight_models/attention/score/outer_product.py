@@ -4,7 +4,7 @@ from torch import Tensor
 
 from limelight_models.attention.combine import Combine
 from limelight_models.attention.context import Context
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 
 
 class ElementwiseProduct(Score):

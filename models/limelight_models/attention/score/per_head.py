@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from limelight_models.attention.context import Context
 from limelight_models.attention.errors import CombinationError, ShapeError
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 
 
 class PerHead(Score):

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from limelight_models.attention.context import Context
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 
 
 class PreparedKeys(Score):

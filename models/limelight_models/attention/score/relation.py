@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from limelight_models.attention.combine import Combine, weighted_sum
 from limelight_models.attention.context import Context
 from limelight_models.attention.errors import require_features
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 
 
 def relations(context: Context, scores: Tensor, reach: int) -> Tensor:

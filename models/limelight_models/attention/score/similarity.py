@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from limelight_models.attention.align.base import in_single
+from limelight_models.attention.alignment import in_single
 from limelight_models.attention.context import Context
 from limelight_models.attention.errors import require_features
-from limelight_models.attention.score.base import Score
 from limelight_models.attention.score.pairwise import pairwise
+from limelight_models.attention.scoring import Score
 
 
 class Cosine(Score):

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from limelight_models.attention.align.base import in_single
-from limelight_models.attention.queries.specialised import average
+from limelight_models.attention.alignment import in_single
+from limelight_models.attention.flat import average
 
 
 def capsule_loss(

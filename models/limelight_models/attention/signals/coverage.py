@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from limelight_models.attention.align.base import in_single
+from limelight_models.attention.alignment import in_single
 from limelight_models.attention.errors import require_features
 from limelight_models.attention.signals.mean import mean_where
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from limelight_models.attention.align.base import in_single
+from limelight_models.attention.alignment import in_single
 from limelight_models.attention.signals.mean import mean_where
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from limelight_models.attention.align.base import in_single
+from limelight_models.attention.alignment import in_single
 
 
 def safe_log(probabilities: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from limelight_models.attention.align.base import in_single, keep
+from limelight_models.attention.alignment import in_single, keep
 from limelight_models.attention.combine import weighted_sum
 from limelight_models.attention.errors import require_features
 from limelight_models.attention.signals.mean import mean_where

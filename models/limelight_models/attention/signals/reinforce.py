@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from limelight_models.attention.align.base import in_single
+from limelight_models.attention.alignment import in_single
 
 
 def reinforce_loss(

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from limelight_models.attention.align.base import in_single
+from limelight_models.attention.alignment import in_single
 
 
 def span_penalty(spans: Tensor, weight: float = 1.0) -> Tensor:

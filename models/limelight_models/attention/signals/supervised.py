@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from limelight_models.attention.align.base import in_single
+from limelight_models.attention.alignment import in_single
 from limelight_models.attention.signals.mean import mean_where, safe_log
 
 

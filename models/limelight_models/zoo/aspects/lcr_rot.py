@@ -21,11 +21,11 @@ from limelight_models.cards.results import Classes
 from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import aspects, rows
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.aspects import ClassifyTargets
 from limelight_models.tasks.heads import Scores
 from limelight_models.training.prepared import of_texts
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 
 # The attentions of one turn, with the part that each of them looks at.
 LOOKS = {"left": "left", "right": "right", "left_target": "target", "right_target": "target"}

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from limelight_models.attention import Attention
 from limelight_models.attention.align.reinforced import Selector
 from limelight_models.attention.features import FineWeights, Parallel, Perceptron, TanhBilinear
-from limelight_models.attention.queries.specialised import average
+from limelight_models.attention.flat import average
 from limelight_models.attention.signals import reinforce_loss, selection_cost, selection_log_probability
 from limelight_models.blocks.recurrent import BiLstm
 from limelight_models.cards.card import Card
@@ -30,11 +30,11 @@ from limelight_models.cards.results import Classes
 from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import aspects, rows
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.aspects import ClassifyTargets
 from limelight_models.tasks.heads import Scores
 from limelight_models.training.prepared import of_texts
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 
 SIDES = ("first", "second")
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention
+from limelight_models.attention.flat import average
 from limelight_models.attention.queries.capsule import CapsuleAttention
-from limelight_models.attention.queries.specialised import average
 from limelight_models.attention.score import Dot
 from limelight_models.attention.signals.capsule import capsule_loss
 from limelight_models.blocks.recurrent import BiGru
@@ -25,10 +25,10 @@ from limelight_models.cards.results import Classes
 from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import docstrings, rows
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.classify import Classify
 from limelight_models.training.prepared import of_texts
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 
 
 @dataclass(frozen=True, kw_only=True)

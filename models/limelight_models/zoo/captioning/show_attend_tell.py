@@ -32,10 +32,10 @@ from limelight_models.data.canvas import captions
 from limelight_models.data.dataset import Dataset
 from limelight_models.data.images import grey_levels
 from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.generate import Generate
 from limelight_models.training.prepared import fitting
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 from limelight_models.zoo.vision_pretraining import learn_to_see
 
 TARGET = "target.json"

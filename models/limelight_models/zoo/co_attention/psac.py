@@ -25,8 +25,8 @@ from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import rows
 from limelight_models.data.canvas import films
 from limelight_models.network import Answer, Network
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.zoo.co_attention.vqa import ANSWER, FILE, VqaConfig, Words, frames_of, prepare
 from limelight_models.zoo.vision_pretraining import learn_to_see
 

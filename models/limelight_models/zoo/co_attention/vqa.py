@@ -18,9 +18,9 @@ from limelight_models.data.canvas import questions
 from limelight_models.data.dataset import Dataset, classes
 from limelight_models.data.images import grey_levels
 from limelight_models.network import Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset
 from limelight_models.tasks.classify import Classify
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset
 from limelight_models.zoo.vision_pretraining import learn_to_see
 
 FILE = "tokenizer.json"

@@ -28,9 +28,9 @@ from limelight_models.data import digits, drawings, folder, tokenizers
 from limelight_models.data.dataset import DataError, Dataset, classes
 from limelight_models.data.images import grey_levels
 from limelight_models.network import Answer, DrawingNetwork
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.draw import Draw
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 
 TOKENIZER = "tokenizer.json"
 

@@ -20,8 +20,8 @@ from limelight_models.cards.maps import maps_of
 from limelight_models.cards.results import Classes
 from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.network import Answer, Network
-from limelight_models.training.recipe import Blueprint
-from limelight_models.training.settings import Preset, Settings, tiny
+from limelight_models.recipes.recipe import Blueprint
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.zoo.graph.nodes import NodesConfig, attends, ends, graph_input, sorting
 from limelight_models.zoo.graph.scores import DynamicScore, SameScore
 

@@ -15,9 +15,9 @@ from limelight_models.cards.maps import Attends
 from limelight_models.data import citations, folder
 from limelight_models.data.dataset import DataError, Dataset, classes
 from limelight_models.network import Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset
 from limelight_models.tasks.tag import Tag
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,11 +26,11 @@ from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import docstrings, embeddings, rows, slips, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.heads import Scores
 from limelight_models.training.prepared import of_texts
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 
 UNKNOWN = 1
 _SPREAD = 0.1  # of embeddings to begin with: torch's 1.0 makes loud noise of every rare word

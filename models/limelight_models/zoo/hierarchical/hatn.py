@@ -33,14 +33,14 @@ from limelight_models.data import embeddings, reviews, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.data.folder import TRANSFER
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.device import device_of
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.heads import Scores
 from limelight_models.tasks.task import UNKNOWN
 from limelight_models.training.batches import Batches
-from limelight_models.training.device import device_of
 from limelight_models.training.prepared import of_texts
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 from limelight_models.training.stop import Stop
 from limelight_models.training.trainer import Trainer
 from limelight_models.zoo.hierarchical.pivots import pivots

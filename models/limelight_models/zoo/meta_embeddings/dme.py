@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Loaded
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention
-from limelight_models.attention.align.base import fill
+from limelight_models.attention.alignment import fill
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.representations import MetaEmbedding
 from limelight_models.attention.score import Dot
@@ -28,11 +28,11 @@ from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import docstrings, rows, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.heads import Scores
 from limelight_models.training.prepared import of_texts
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 from limelight_models.zoo.meta_embeddings.tables import ALL, count, tables
 
 

@@ -32,10 +32,10 @@ from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import names, rows, tokenizers
 from limelight_models.data.dataset import Dataset, classes
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.entities import Entities
 from limelight_models.tasks.heads import Scores
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 from limelight_models.zoo.meta_embeddings.tables import ALL, count, tables
 
 PIECES, FINER = "tokenizer.json", "subwords.json"

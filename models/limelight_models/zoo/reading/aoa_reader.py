@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention
-from limelight_models.attention.align.base import Align
+from limelight_models.attention.alignment import Align
 from limelight_models.attention.features import AttentionOverAttention, Pair, Parallel
 from limelight_models.attention.features.aggregate import Aggregate, Side
 from limelight_models.attention.features.perceptron import both_ways
-from limelight_models.attention.queries.specialised import share
+from limelight_models.attention.flat import share
 from limelight_models.attention.score import Dot
 from limelight_models.blocks.recurrent import BiGru
 from limelight_models.cards.card import Card
@@ -29,9 +29,9 @@ from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import cloze, rows, tokenizers
 from limelight_models.data.dataset import Dataset, classes
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.classify import Classify
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 
 _NEVER = 1e-6  # probability of a word that the document lacks; ONNX optimisers drop what is nearer to 0
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention
-from limelight_models.attention.align.base import fill
+from limelight_models.attention.alignment import fill
 from limelight_models.attention.features import ConcatProduct
 from limelight_models.attention.flat import over_keys
 from limelight_models.attention.queries.multi_head import MultiHead
@@ -31,9 +31,9 @@ from limelight_models.data import purchases, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.data.folder import PASSAGES
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.spans import FindSpan
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 
 PASSES = 3
 

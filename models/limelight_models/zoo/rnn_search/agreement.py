@@ -15,7 +15,7 @@ from limelight_models.cards.card import Card
 from limelight_models.cards.describe import describe
 from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.network import Answer
-from limelight_models.training.recipe import Blueprint
+from limelight_models.recipes.recipe import Blueprint
 from limelight_models.zoo.rnn_search.rnn_search import PRESETS, RnnSearch, RnnSearchConfig, parts
 from limelight_models.zoo.seq2seq import rewriting
 

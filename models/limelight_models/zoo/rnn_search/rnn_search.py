@@ -18,8 +18,8 @@ from limelight_models.blocks.recurrent import BiGru, first
 from limelight_models.cards.maps import Attends, maps_of
 from limelight_models.cards.results import State
 from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
-from limelight_models.training.recipe import Blueprint
-from limelight_models.training.settings import Preset, Settings, tiny
+from limelight_models.recipes.recipe import Blueprint
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.zoo.seq2seq import Seq2SeqConfig
 
 

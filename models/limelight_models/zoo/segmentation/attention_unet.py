@@ -30,10 +30,10 @@ from limelight_models.data.canvas import masks
 from limelight_models.data.canvas.world import SIZE
 from limelight_models.data.dataset import DataError, Dataset
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.segment import Segment
 from limelight_models.training.prepared import of_pictures
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 
 _convolution = partial(convolution, norm=over_the_picture)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention
-from limelight_models.attention.align.base import fill
+from limelight_models.attention.alignment import fill
 from limelight_models.attention.features import Parallel, Pooling, TanhBilinear
 from limelight_models.blocks.recurrent import BiLstm
 from limelight_models.cards.card import Card
@@ -23,10 +23,10 @@ from limelight_models.cards.results import Classes
 from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import inference, rows
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.classify import Classify
 from limelight_models.training.prepared import of_texts
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 
 SIDES = ("first", "second")
 

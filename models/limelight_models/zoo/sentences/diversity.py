@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from limelight_models.attention import Attention
+from limelight_models.attention.flat import average
 from limelight_models.attention.queries.pool import SelfAttentivePool
-from limelight_models.attention.queries.specialised import average
 from limelight_models.attention.score import SelfAttentive
 from limelight_models.cards.card import Card, Metric
 from limelight_models.cards.describe import describe
@@ -26,12 +26,12 @@ from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import docstrings, rows
 from limelight_models.data.dataset import Example
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.heads import Scores
 from limelight_models.tasks.task import HeldOut, answers
 from limelight_models.training.prepared import of_texts
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from limelight_models.attention.score import ScaledDot
 from limelight_models.cards.card import Card
 from limelight_models.cards.describe import describe
 from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.training.recipe import Blueprint
+from limelight_models.recipes.recipe import Blueprint
 from limelight_models.zoo.seq2seq import rewriting
 from limelight_models.zoo.transformer.encoder_decoder import PRESETS, EncoderDecoder, EncoderDecoderConfig, parts
 

@@ -25,9 +25,9 @@ from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import dates, rows, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.network import Answer, PromptedNetwork, StepAnswer
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.generate import Generate
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 
 PROMPT, OUTPUT = "prompt.json", "tokenizer.json"
 

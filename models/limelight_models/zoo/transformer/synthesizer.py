@@ -15,12 +15,12 @@ from limelight_models.attention.cached import CausalAttention
 from limelight_models.attention.context import Context
 from limelight_models.attention.linear import HeadLinear
 from limelight_models.attention.queries.multi_head import MultiHead
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 from limelight_models.cards.card import Card
 from limelight_models.cards.describe import describe
 from limelight_models.cards.results import State
 from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.training.recipe import Blueprint
+from limelight_models.recipes.recipe import Blueprint
 from limelight_models.zoo.seq2seq import rewriting
 from limelight_models.zoo.transformer.encoder_decoder import PRESETS, EncoderDecoder, EncoderDecoderConfig, parts
 

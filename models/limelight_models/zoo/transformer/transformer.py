@@ -6,8 +6,8 @@ The figure stands in `encoder_decoder`, which others exchange a part of.
 from limelight_models.cards.card import Card
 from limelight_models.cards.describe import describe
 from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.training.recipe import Blueprint
-from limelight_models.training.settings import Preset, Settings, tiny
+from limelight_models.recipes.recipe import Blueprint
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.zoo.seq2seq import rewriting
 from limelight_models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts
 

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from limelight_models.attention import Attention
 from limelight_models.attention.context import Context
-from limelight_models.attention.score.base import Score
+from limelight_models.attention.scoring import Score
 from limelight_models.cards.card import Card
 from limelight_models.cards.describe import describe
 from limelight_models.cards.labels import LabelSet
 from limelight_models.cards.maps import Attends, maps_of
 from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.training.recipe import Blueprint
-from limelight_models.training.settings import Preset, Settings, tiny
+from limelight_models.recipes.recipe import Blueprint
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.zoo.seq2seq import rewriting
 from limelight_models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts
 

@@ -13,10 +13,10 @@ from limelight_models.cards.results import Classes
 from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import digits, folder
 from limelight_models.network import Answer, Network
+from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.classify import Classify
 from limelight_models.training.prepared import of_pictures
-from limelight_models.training.recipe import Blueprint, Recipe
-from limelight_models.training.settings import Preset, Settings, tiny
 from limelight_models.zoo.vision.patched import PatchedConfig, PatchEncoder
 
 

@@ -19,7 +19,6 @@ from limelight_service.codecs.json.numbers import array_of, flattened, json_of, 
 from limelight_service.codecs.json.reading import parsed
 from limelight_service.codecs.json.v1 import LARGEST
 from limelight_service.codecs.json.writing import written
-from limelight_service.codecs.oip import open_inference_pb2 as pb
 from limelight_service.codecs.oip.contents import MOST_AXES, checked_shape
 from limelight_service.codecs.oip.datatypes import BYTES as BYTES_TYPE
 from limelight_service.codecs.oip.datatypes import DATA_TYPES
@@ -37,6 +36,7 @@ from limelight_service.frontend.http.methods import (
     UnaryHttp,
 )
 from limelight_service.frontend.validation import MOST_NAMES
+from limelight_service.open_inference import open_inference_pb2 as pb
 
 _LARGE = 16 * 1024  # bytes from which a request is read, and an answer written, on a thread
 _MODEL = "/v2/models/{name:name}", "/v2/models/{name:name}/versions/{version:name}"

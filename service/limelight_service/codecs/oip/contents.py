@@ -11,9 +11,9 @@ import numpy as np
 
 from limelight_bundle.errors import InputError, TooLargeError
 from limelight_bundle.values import Array
-from limelight_service.codecs.oip import open_inference_pb2 as pb
 from limelight_service.codecs.oip.datatypes import BYTES, DATA_TYPES, DataType
 from limelight_service.frontend.validation import MOST_NAMES
+from limelight_service.open_inference import open_inference_pb2 as pb
 
 MOST_AXES = 9  # one of rows, and those of an instance
 _MOST_ELEMENTS = 100_000  # of BYTES, each of which becomes an object

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from limelight.v1 import values_pb2
-from limelight_service.codecs.oip import open_inference_pb2 as pb
+from limelight_service.open_inference import open_inference_pb2 as pb
 
 
 @dataclass(frozen=True)

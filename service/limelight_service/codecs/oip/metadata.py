@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator, Sequence
 
 from limelight.v1 import model_pb2
-from limelight_service.codecs.oip import open_inference_pb2 as pb
 from limelight_service.codecs.oip.datatypes import BYTES, DataType, of_wire
 from limelight_service.codecs.oip.outputs import ANY, LABELS, Output, OutputCatalogue
 from limelight_service.frontend.schema import ModelSchema
+from limelight_service.open_inference import open_inference_pb2 as pb
 
 PLATFORM, BACKEND = "onnxruntime_onnx", "onnxruntime"
 # Elements of a row for inputs that are sent as BYTES.

@@ -8,7 +8,7 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 
 from limelight_bundle.errors import InputError
-from limelight_service.codecs.oip import open_inference_pb2 as pb
+from limelight_service.open_inference import open_inference_pb2 as pb
 
 OURS = "limelight_"
 _LONGEST = 64  # characters of a name or value that is repeated to its caller

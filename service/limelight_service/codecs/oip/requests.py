@@ -13,7 +13,6 @@ from functools import partial
 from limelight.v1 import attention_pb2, service_pb2
 from limelight_bundle.errors import InputError
 from limelight_bundle.rows import Labels
-from limelight_service.codecs.oip import open_inference_pb2 as pb
 from limelight_service.codecs.oip.contents import decoded_inputs
 from limelight_service.codecs.oip.instances import TensorRows
 from limelight_service.codecs.oip.outputs import Output, OutputCatalogue, Source
@@ -25,6 +24,7 @@ from limelight_service.frontend.models import Model
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.frontend.validation import MOST_NAMES
 from limelight_service.ipc.boundary import GenerationSettings
+from limelight_service.open_inference import open_inference_pb2 as pb
 
 _VERSION = re.compile(r"[1-9][0-9]{0,9}")
 _LARGEST_VERSION = 2**31 - 1

@@ -15,13 +15,13 @@ from limelight_bundle.maps import SCORES
 from limelight_bundle.rows import Labels
 from limelight_bundle.values import Array
 from limelight_service.attention.plan import rollout_description
-from limelight_service.codecs.oip import open_inference_pb2 as pb
 from limelight_service.codecs.oip.datatypes import BYTES, DataType, of_dtype
 from limelight_service.codecs.oip.outputs import Output, Source
 from limelight_service.codecs.v1.framing import Frame
 from limelight_service.frontend.calls import CheckedCall, Inference, Prediction
 from limelight_service.frontend.results import Boxes, Classes, Embedding, Numbers, Spans, Tags, TypedResult
 from limelight_service.ipc.boundary import MapResult, TokenResult
+from limelight_service.open_inference import open_inference_pb2 as pb
 
 SHAPES = "limelight_shapes"
 FINAL = "triton_final_response"

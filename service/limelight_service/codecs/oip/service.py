@@ -7,7 +7,6 @@ from weakref import WeakKeyDictionary
 
 from limelight.base.version import version as installed
 from limelight_bundle.errors import InputError
-from limelight_service.codecs.oip import open_inference_pb2 as pb
 from limelight_service.codecs.oip.metadata import configuration, metadata
 from limelight_service.codecs.oip.outputs import OutputCatalogue
 from limelight_service.codecs.oip.requests import InferCall, deadline_of, infer_call, version_of
@@ -22,6 +21,7 @@ from limelight_service.frontend.transport.methods import DuplexMethod, Method, U
 from limelight_service.frontend.transport.status import Status
 from limelight_service.ipc.boundary import TokenResult
 from limelight_service.observability.statistics import VersionStatistics
+from limelight_service.open_inference import open_inference_pb2 as pb
 from limelight_service.repository.catalogue import State, VersionStatus
 
 SERVICE = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from limelight_service.codecs.oip import open_inference_pb2 as pb
 from limelight_service.observability.statistics import Part, VersionStatistics
+from limelight_service.open_inference import open_inference_pb2 as pb
 
 
 def statistics_message(name: str, version: int, of: VersionStatistics) -> pb.ModelStatistics:

@@ -15,10 +15,10 @@ from limelight_bundle.maps import MapPart, MapWeights, Projected
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array
 from limelight_service.engine.jobs import Job, RowEvent
+from limelight_service.engine.policy import Policy
 from limelight_service.engine.runtime.finite import is_finite_map, map_problem, not_finite
 from limelight_service.engine.runtime.projected_weights import some_weights
-from limelight_service.engine.scheduling.plan import Policy
-from limelight_service.engine.scheduling.shapes import Shape
+from limelight_service.engine.shapes import Shape
 from limelight_service.engine.types import Answer, GenerationSettings, MapKey, Timing
 from limelight_service.observability.observer import Observed, Observer, Stage
 

@@ -17,13 +17,13 @@ from limelight_bundle.errors import BundleError
 from limelight_bundle.reader import BundleFolder
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
+from limelight_service.engine.out_of_memory import is_out_of_memory, memory_short_error
 from limelight_service.engine.runtime.arena import use_arena
 from limelight_service.engine.runtime.device_cache import DeviceCache
-from limelight_service.engine.runtime.out_of_memory import is_out_of_memory, memory_short_error
 from limelight_service.engine.runtime.placement import Cut, Fed, Placement, placement_of
 from limelight_service.engine.runtime.prepacked import SMALLEST, prepacked
 from limelight_service.engine.runtime.providers import Provider, runtime
-from limelight_service.engine.scheduling.watch import WATCH, Run, RunLimit
+from limelight_service.engine.watch import WATCH, Run, RunLimit
 from limelight_service.errors import InferenceError, OverrunError, ProviderError
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from limelight_service.engine.jobs import Job
 from limelight_service.engine.model import PATIENCE, Model, StepRunner
 from limelight_service.engine.scheduling.cost import LearnedCost, LearnedMean
 from limelight_service.engine.scheduling.plan import Batch, joined, plan_batch
-from limelight_service.engine.scheduling.shapes import extent, places, union
+from limelight_service.engine.shapes import extent, places, union
 
 # Two callers who take turns are served best by a worker each, though one of them is alone now and then.
 _CALM_SECONDS = 0.05

@@ -18,11 +18,11 @@ from weakref import WeakSet
 
 from limelight_service.engine.jobs import AdmittedCall, CutError, Job, RowEvent, failure
 from limelight_service.engine.model import Model
-from limelight_service.engine.runtime.out_of_memory import is_out_of_memory
+from limelight_service.engine.out_of_memory import is_out_of_memory
 from limelight_service.engine.scheduling.dispatch import EventDispatcher, taken_out
 from limelight_service.engine.scheduling.queue import Scheduler, Work
-from limelight_service.engine.scheduling.watch import WATCH
 from limelight_service.engine.types import Answer, WaitEstimate
+from limelight_service.engine.watch import WATCH
 from limelight_service.errors import DeadlineError, ModelUnavailableError, OverrunError, QueueFullError
 from limelight_service.observability.observer import Observer, Rejection, Stage
 from limelight_service.platform.threads import background

@@ -17,7 +17,7 @@ from limelight_service.frontend.http.failures import HeadTooLargeError, VersionE
 from limelight_service.frontend.http.methods import JSON
 from limelight_service.frontend.transport.status import REQUEST_ID_KEY
 from limelight_service.observability.logs import request_id
-from limelight_service.security.exposure import is_foreign, is_loopback
+from limelight_service.platform.addresses import is_foreign, is_loopback
 from limelight_service.settings import Settings
 
 _MOST_FIELDS = 256

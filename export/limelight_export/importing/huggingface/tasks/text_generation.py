@@ -23,7 +23,7 @@ from limelight_export.importing.huggingface.tasks.examples import choose_example
 from limelight_export.importing.huggingface.tasks.generation_maps import decoder_maps
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.text import read_tokenizer, token_limit
-from limelight_export.writing.samples import example_rows
+from limelight_export.verification.samples import example_rows
 from limelight_models.attention.weights import Weights
 from limelight_models.cards.card import TrainedModel, TrainingData
 from limelight_models.cards.describe import describe

@@ -21,7 +21,7 @@ from limelight_export.importing.huggingface.tasks.generation_maps import encoder
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.tasks.text_generation import check_equal, end_tokens
 from limelight_export.importing.huggingface.text import OUTPUT_TOKENIZER, read_tokenizer, token_limit
-from limelight_export.writing.samples import example_rows
+from limelight_export.verification.samples import example_rows
 from limelight_models.cards.card import TrainedModel, TrainingData
 from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import TextInput, forced_target

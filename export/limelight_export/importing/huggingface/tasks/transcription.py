@@ -27,7 +27,7 @@ from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.tasks.text_generation import end_tokens
 from limelight_export.importing.huggingface.tasks.text_to_text import check_against_library
 from limelight_export.importing.huggingface.text import read_tokenizer
-from limelight_export.writing.samples import example_rows
+from limelight_export.verification.samples import example_rows
 from limelight_models.attention.weights import Weights
 from limelight_models.cards.card import TrainedModel, TrainingData
 from limelight_models.cards.describe import describe

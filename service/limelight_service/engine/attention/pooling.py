@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from limelight_service.attention.heads import Floats
 from limelight_service.attention.members import Indices
 from limelight_service.attention.options import PoolReduction
+from limelight_service.engine.attention.heads import Floats
 
 
 def ranges(size: int, most: int) -> Indices:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limelight_service.attention.heads import Floats
+from limelight_service.engine.attention.heads import Floats
 from limelight_service.engine.runtime.arithmetic import open_graph
 
 

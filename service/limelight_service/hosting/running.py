@@ -6,12 +6,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from limelight_service.checking.checker import Checks
 from limelight_service.engine.engine import Engine
-from limelight_service.engine.host import EngineHost
-from limelight_service.engine.loading import Loader
 from limelight_service.engine.opening import open_model
 from limelight_service.engine.runtime.arena import share_arena
 from limelight_service.engine.runtime.providers import choose_provider, cuda_of, runtime
-from limelight_service.engine.store import ModelStore
+from limelight_service.hosting.host import EngineHost
+from limelight_service.hosting.loading import Loader
+from limelight_service.hosting.store import ModelStore
 from limelight_service.observability.metrics import Metrics
 from limelight_service.platform.collector import collected_between_turns
 from limelight_service.platform.memory import give_back_when_quiet

@@ -11,7 +11,7 @@ from limelight_models.attention.core import Attention
 from limelight_models.cards.card import Card
 from limelight_models.data.dataset import DataError
 from limelight_models.network import Network
-from limelight_models.training.recipe import Blueprint, Recipe
+from limelight_models.recipes.recipe import Blueprint, Recipe
 
 ALIGNMENTS: dict[str, type[Align]] = {"sparsemax": Sparsemax, "1.5-entmax": Entmax15, "sigmoid": Sigmoid}
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from limelight_service.attention.heads import Floats
+from limelight_service.engine.attention.heads import Floats
 
 
 def rollout(layers: Sequence[Floats]) -> Floats:

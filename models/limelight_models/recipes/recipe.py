@@ -9,8 +9,8 @@ from limelight_models.cards.inputs import Tokenizer
 from limelight_models.data.dataset import Dataset
 from limelight_models.data.folder import Kind
 from limelight_models.network import Network
+from limelight_models.recipes.settings import Preset
 from limelight_models.tasks.task import Task
-from limelight_models.training.settings import Preset
 
 C = TypeVar("C")
 
@@ -38,7 +38,8 @@ class Recipe(Generic[C]):
     of a moment, `demo` for builtin data, small enough for a repository, `full` for data of one's own on a CPU, `paper`
     with the sizes of the paper, for a GPU. start: puts what is made of the training part (embeddings counted from it)
     into a new network, before it learns. changes: fields of the config that a variant has otherwise. parts: arguments
-    of `network` besides, which a variant has. control: what becomes of a new network (`limelight_models.zoo.controls`).
+    of `network` besides, which a variant has. control: what becomes of a new network
+    (`limelight_models.recipes.controls`).
     """
 
     config: type[C]

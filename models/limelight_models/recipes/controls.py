@@ -10,7 +10,7 @@ from torch import nn
 
 from limelight_models.attention import controls
 from limelight_models.network import Network
-from limelight_models.training.recipe import Recipe
+from limelight_models.recipes.recipe import Recipe
 
 Control = Callable[[Network], Network]
 

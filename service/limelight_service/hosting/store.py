@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from limelight_service.engine.hosted import HostedModel
 from limelight_service.engine.model import Model
 from limelight_service.engine.runtime.providers import Provider
 from limelight_service.errors import ModelUnavailableError
+from limelight_service.hosting.hosted import HostedModel
 from limelight_service.observability.observer import NullObserver, Observer
 from limelight_service.repository.catalogue import Catalogue, State, VersionStatus
 from limelight_service.repository.folders import Folders

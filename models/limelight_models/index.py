@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from limelight.base.suggestions import similar
 
 if TYPE_CHECKING:
-    from limelight_models.training.recipe import Recipe
+    from limelight_models.recipes.recipe import Recipe
 
 
 class Entry(NamedTuple):
@@ -71,8 +71,8 @@ ZOO = {
     "minilm": Entry("P22", "vision.minilm", "alone"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
-CONTROLS = ("uniform", "frozen")  # as `limelight_models.zoo.controls` has them
-ALIGNMENTS = ("sparsemax", "1.5-entmax", "sigmoid")  # as `limelight_models.zoo.alignments` has them
+CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them
+ALIGNMENTS = ("sparsemax", "1.5-entmax", "sigmoid")  # as `limelight_models.recipes.alignments` has them
 MECHANISM = "mechanism"
 
 
@@ -109,17 +109,17 @@ def recipe(name: str, mechanism: str = "", attention: str = "") -> "Recipe[Any]"
         if attention not in ALIGNMENTS:
             close = similar(attention, ALIGNMENTS)
             raise DataError(f"there is no --attention {attention!r}; there are {', '.join(ALIGNMENTS)}{close}")
-        from limelight_models.zoo.alignments import exchanged
+        from limelight_models.recipes.alignments import exchanged
 
         return exchanged(recipe(name, mechanism), name, attention)
     if name == MECHANISM:
-        from limelight_models.testbed.recipe import recipe_of
+        from limelight_models.catalogue.recipe import recipe_of
 
         return recipe_of(mechanism)
     known = names()
     model, _, control = name.rpartition("-")
     if name not in known and model in known and control in CONTROLS:
-        from limelight_models.zoo.controls import controlled
+        from limelight_models.recipes.controls import controlled
 
         return controlled(recipe(model, mechanism), control)
     if name not in known:

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from limelight_bundle.values import Array
-from limelight_service.attention.half import as_half
-from limelight_service.attention.heads import Floats
 from limelight_service.attention.options import Encoding
+from limelight_service.engine.attention.half import as_half
+from limelight_service.engine.attention.heads import Floats
 
 _AT_ONCE = 65_536  # numbers: what is written in between stays in the cache
 _LARGEST_HALF = np.float32(np.finfo(np.float16).max)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from limelight.v1 import model_pb2
+from limelight_bundle.descriptions import MapDescription
 from limelight_bundle.values import Array
-from limelight_service.attention.heads import Floats
 from limelight_service.attention.members import Indices
 from limelight_service.attention.options import HeadReduction
+from limelight_service.engine.attention.heads import Floats
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Part:
     lowest: what stands for a place where no score is possible. left_out: [head, query], once cut by top k.
     """
 
-    description: model_pb2.MapDescription
+    description: MapDescription
     quantity: int
     normalised: bool
     signed: bool

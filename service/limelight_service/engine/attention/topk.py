@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from limelight_service.attention.heads import Floats
 from limelight_service.attention.ranking import largest_of_rows
+from limelight_service.engine.attention.heads import Floats
 
 NO_KEY = -1
 

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 
 from limelight_service.engine.engine import Answers
-from limelight_service.engine.host import EngineHost
 from limelight_service.engine.jobs import Delivered, Outcome
-from limelight_service.engine.store import Status
+from limelight_service.hosting.host import EngineHost
+from limelight_service.hosting.store import Status
 from limelight_service.ipc.boundary import GenerationEvent, InferenceRequest, RowResult, StreamEvent, WaitEstimate
 from limelight_service.ipc.client import ModelListener
 from limelight_service.repository.catalogue import State

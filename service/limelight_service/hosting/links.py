@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from limelight_bundle.errors import LimelightError
-from limelight_service.engine.host import EngineHost, Submission
 from limelight_service.engine.jobs import Delivered, Outcome
-from limelight_service.engine.store import Status
 from limelight_service.errors import InferenceError, record_of
+from limelight_service.hosting.host import EngineHost, Submission
+from limelight_service.hosting.store import Status
 from limelight_service.ipc import wire
 from limelight_service.ipc.boundary import ChunkResult, InferenceRequest, RowResult, StreamBegun, TokenResult
 from limelight_service.ipc.connection import Connection, Packet

@@ -10,12 +10,12 @@ from limelight_bundle.errors import LimelightError
 from limelight_bundle.reader import BundleFolder
 from limelight_service.checking.checker import Checks
 from limelight_service.checking.verdict import Interrupted, Refused
-from limelight_service.engine.hosted import HostedModel, hosted
 from limelight_service.engine.model import Model
 from limelight_service.engine.runtime.providers import Provider
 from limelight_service.engine.runtime.warm_up import warm_up
-from limelight_service.engine.store import Postponed
 from limelight_service.errors import ModelUnavailableError
+from limelight_service.hosting.hosted import HostedModel, hosted
+from limelight_service.hosting.store import Postponed
 from limelight_service.observability.observer import Observer
 from limelight_service.settings import Settings
 

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 from limelight_bundle.descriptions import sequence_description
 from limelight_service.engine.engine import Admission, Engine
-from limelight_service.engine.hosted import HostedModel
 from limelight_service.engine.jobs import AdmittedCall, Outcome
 from limelight_service.engine.map_stream import MapStream
 from limelight_service.engine.reduction import row_result, token_result
-from limelight_service.engine.store import ModelStore
 from limelight_service.errors import WrongModelError
+from limelight_service.hosting.hosted import HostedModel
+from limelight_service.hosting.store import ModelStore
 from limelight_service.ipc.boundary import (
     ChunkResult,
     GenerationBegun,

@@ -6,10 +6,10 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from limelight_service.attention.heads import Floats
 from limelight_service.attention.members import Indices, Members
 from limelight_service.attention.options import GroupReduction
 from limelight_service.attention.select import side_by_side
+from limelight_service.engine.attention.heads import Floats
 
 Places = Sequence[Indices]
 _MOST_AT_ONCE = 4_000_000  # numbers

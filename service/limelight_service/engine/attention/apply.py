@@ -12,9 +12,6 @@ from limelight_bundle.errors import InputError
 from limelight_bundle.maps import WEIGHTS, MapWeights
 from limelight_bundle.rows import Labels
 from limelight_bundle.values import Array
-from limelight_service.attention.encode import encode_dense, encode_edges
-from limelight_service.attention.grouping import group_both, group_edges, kept_places, mixes_empty_rows
-from limelight_service.attention.heads import Floats, mean_of_scores, reduce_heads
 from limelight_service.attention.labels import (
     group_labels,
     key_groups_of,
@@ -25,12 +22,15 @@ from limelight_service.attention.labels import (
 )
 from limelight_service.attention.members import AxisGroups, Indices
 from limelight_service.attention.options import GroupReduction, HeadReduction, Options, PoolReduction
-from limelight_service.attention.part import Finished, Part
 from limelight_service.attention.plan import SCORES, AttentionPlan, is_signed, rollout_description
-from limelight_service.attention.pooling import pool, pool_edges, ranges
-from limelight_service.attention.rollout import rollout
 from limelight_service.attention.select import SelectedMap, indices, side_by_side
-from limelight_service.attention.topk import top_k, top_k_edges
+from limelight_service.engine.attention.encode import encode_dense, encode_edges
+from limelight_service.engine.attention.grouping import group_both, group_edges, kept_places, mixes_empty_rows
+from limelight_service.engine.attention.heads import Floats, mean_of_scores, reduce_heads
+from limelight_service.engine.attention.part import Finished, Part
+from limelight_service.engine.attention.pooling import pool, pool_edges, ranges
+from limelight_service.engine.attention.rollout import rollout
+from limelight_service.engine.attention.topk import top_k, top_k_edges
 
 _MapKey = tuple[str, int]
 

@@ -1,0 +1,1 @@
+"""What a published model says of its training: task, data, sizes and settings."""

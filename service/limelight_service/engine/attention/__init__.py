@@ -1,0 +1,1 @@
+"""Maps selected, grouped, pooled, reduced and encoded, on the thread that computed them."""

@@ -1,0 +1,1 @@
+"""An engine with its models: loaded, checked and kept, and asked in this process or by another."""

@@ -5,8 +5,6 @@ free, clients until its answer is there, and what a client sends between the two
 clients may open as many streams as they like, and the order is made here.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from limelight_service.admission.turns import Turns
@@ -43,9 +41,8 @@ class ConnectionQueues:
         """Number of waiting calls, over all connections."""
         return sum(len(each.waiting) for each in self._connections.values())
 
-    @asynccontextmanager
-    async def admitted(self, peer: str) -> AsyncIterator[None]:
-        """Wait for a connection's share, and hold a part of it for the length of a block.
+    def admitted(self, peer: str) -> "_Admitted":
+        """Wait for a connection's share, and hold a part of it for the length of an `async with` block.
 
         Args:
             peer: the connection's other end, as gRPC writes it.
@@ -53,24 +50,31 @@ class ConnectionQueues:
         Raises:
             QueueFullError: as many calls wait as may.
         """
-        connection = self._connections.setdefault(peer, _Connection())
-        try:
-            await self._enter(connection)
-            try:
-                yield
-            finally:
-                self._pass_on(connection)
-        finally:
-            if not connection.inside:
-                self._connections.pop(peer, None)
+        return _Admitted(self, peer)
 
-    async def _enter(self, connection: _Connection) -> None:
+    async def _enter(self, peer: str) -> _Connection:
+        connection = self._connections.get(peer)
+        if connection is None:
+            connection = self._connections[peer] = _Connection()
         if connection.inside < self._share:
             connection.inside += 1
-            return
-        if self.waiting >= self._most:
-            self._make_room(connection)
-        await connection.waiting.wait(None, lambda: self._pass_on(connection))
+            return connection
+        try:
+            if self.waiting >= self._most:
+                self._make_room(connection)
+            await connection.waiting.wait(None, lambda: self._pass_on(connection))
+        except BaseException:
+            self._forget(peer, connection)
+            raise
+        return connection
+
+    def _leave(self, peer: str, connection: _Connection) -> None:
+        self._pass_on(connection)
+        self._forget(peer, connection)
+
+    def _forget(self, peer: str, connection: _Connection) -> None:
+        if not connection.inside:
+            self._connections.pop(peer, None)
 
     def _make_room(self, arriving: _Connection) -> None:
         longest = max(self._connections.values(), key=lambda each: len(each.waiting))
@@ -86,3 +90,20 @@ class ConnectionQueues:
     def _full(self) -> QueueFullError:
         self._observer.rejected(Rejection.QUEUE_FULL, 1)
         return QueueFullError(f"{self.waiting} calls wait already; try again later", retry_after=_RETRY_AFTER)
+
+
+class _Admitted:
+    """A call's part of its connection's share. A generator would cost each call ten times as much."""
+
+    __slots__ = ("_connection", "_peer", "_queues")
+
+    def __init__(self, queues: ConnectionQueues, peer: str) -> None:
+        self._queues, self._peer = queues, peer
+        self._connection: _Connection | None = None
+
+    async def __aenter__(self) -> None:
+        self._connection = await self._queues._enter(self._peer)
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._connection is not None
+        self._queues._leave(self._peer, self._connection)

@@ -1,8 +1,7 @@
 """Bounds the memory that calls hold together; what one call may hold is bounded elsewhere."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -41,6 +40,8 @@ class MemoryBudget:
     @property
     def held(self) -> int:
         """Largest number of bytes held: those of calls, and the largest transient bytes of all workers."""
+        if not self._transient:
+            return self._kept
         room, total = float(self._workers), float(self._kept)
         for each in reversed(self._transient):
             part = min(1.0, room * each.a_worker / each.size)
@@ -56,7 +57,7 @@ class MemoryBudget:
         Raises: QueueFullError at once where others hold too much already.
         """
         before = self.held
-        taken = Held(self, count, [each for each in transient if each.size])
+        taken = Held(self, count, [each for each in transient if each.size] if transient else ())
         if before and self.held > self.limit:
             taken.release()
             self._observer.rejected(Rejection.QUEUE_FULL, 1)
@@ -66,29 +67,25 @@ class MemoryBudget:
             )
         return taken
 
-    @contextmanager
-    def hold(self, count: int, transient: Sequence[Transient] = ()) -> Iterator[None]:
-        """Hold so many bytes for the length of a block. Raises: QueueFullError as `take`."""
-        taken = self.take(count, transient)
-        try:
-            yield
-        finally:
-            taken.release()
 
-
-@dataclass(eq=False)
 class Held:
-    """A call's reservation in a budget."""
+    """A call's reservation in a budget, until it is released; as a context manager, for the length of a block."""
 
-    _budget: MemoryBudget
-    _kept: int
-    _transient: Sequence[Transient]
+    __slots__ = ("_budget", "_kept", "_transient")
 
-    def __post_init__(self) -> None:
-        budget = self._budget
-        budget._kept += self._kept
-        for each in self._transient:
+    def __init__(self, budget: MemoryBudget, kept: int, transient: Sequence[Transient]) -> None:
+        self._budget = budget
+        self._kept = kept
+        self._transient = transient
+        budget._kept += kept
+        for each in transient:
             insort(budget._transient, each)
+
+    def __enter__(self) -> "Held":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.keep_only(0)
 
     def keep_only(self, count: int) -> None:
         """Keep so many bytes, and nothing transient."""

@@ -8,7 +8,7 @@ takes longer moves to a place of the slow ones, and where there is none, has to 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ import grpc
 from limelight_service.admission.turns import Turns
 from limelight_service.errors import DeadlineError, QueueFullError
 from limelight_service.observability.observer import Observer, Rejection
+from limelight_service.platform.shielding import shielded
 
 _MOMENT = 0.025  # seconds that a quick one has, unless somebody says otherwise
 _LOOKS = 4  # in a moment, and as many after it before somebody counts as slow: a message takes three turns to get here
@@ -94,7 +95,7 @@ class UploadLimiter:
             self._look_again()
         try:
             # gRPC frees what it reads with only where it may finish: not where the call is cancelled meanwhile.
-            data: bytes = await asyncio.shield(_retrieved(context.read()))
+            data: bytes = await shielded(context.read())
         finally:
             if arrival in self._quick:
                 self._leave_quick(arrival)
@@ -169,10 +170,3 @@ class UploadLimiter:
         ending = asyncio.get_running_loop().create_task(end())
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
-
-
-def _retrieved(reading: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-    """Begin a read whose failure is not logged where its call was cancelled, and so nobody waits for it."""
-    task = asyncio.get_running_loop().create_task(reading)
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return task

@@ -137,8 +137,8 @@ class Model:
         Noise without a seed has its neutral value, which is no draw.
         """
         given = query.seeds or (None,) * len(query.rows)
-        seeds = [self._seed(row, seed, query.generation) for row, seed in zip(query.rows, given, strict=True)]
-        return replace(query, seeds=tuple(seeds))
+        seeds = tuple([self._seed(row, seed, query.generation) for row, seed in zip(query.rows, given, strict=True)])
+        return query if seeds == query.seeds else replace(query, seeds=seeds)
 
     def jobs(self, call: AdmittedCall, tickets: Iterator[int], admitted: int) -> list[Job]:
         """Make a job of each row of a call whose seeds are settled. tickets: of the whole engine, rising."""

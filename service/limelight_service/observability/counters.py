@@ -6,7 +6,7 @@ snapshots only (`limelight_service.observability.exposition`), so that several p
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from time import time
@@ -55,12 +55,15 @@ Snapshot = dict[str, FamilySnapshot]
 
 
 class Number:
-    """A counter or a gauge. Thread-safe."""
+    """A counter or a gauge. Thread-safe.
+
+    lock: that of its registry.
+    """
 
     __slots__ = ("_lock", "_value")
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
         self._value = 0.0
 
     def add(self, amount: float = 1) -> None:
@@ -137,7 +140,7 @@ class Family(Generic[C]):
         found = self._children.get(labels)
         if found is None:
             with self._lock:
-                found = self._children.setdefault(labels, self.make())
+                found = self._children.setdefault(tuple(map(str, labels)), self.make())
         return found
 
     def remove(self, **labels: str) -> None:
@@ -177,14 +180,15 @@ class Registry:
 
     def __init__(self) -> None:
         self._families: list[Family[Any]] = []
+        self._lock = threading.Lock()  # of all numbers
 
     def counter(self, name: str, summary: str, labels: tuple[str, ...]) -> Family[Number]:
         """Declare a counter."""
-        return self._add(Family(name, summary, Kind.COUNTER, labels, Number))
+        return self._add(Family(name, summary, Kind.COUNTER, labels, self._number))
 
     def gauge(self, name: str, summary: str, labels: tuple[str, ...], join: Join = Join.SUM) -> Family[Number]:
         """Declare a gauge."""
-        return self._add(Family(name, summary, Kind.GAUGE, labels, Number, join=join))
+        return self._add(Family(name, summary, Kind.GAUGE, labels, self._number, join=join))
 
     def histogram(
         self, name: str, summary: str, labels: tuple[str, ...], bounds: Sequence[float]
@@ -192,6 +196,12 @@ class Registry:
         """Declare a histogram; bounds: upper bounds of its buckets, rising."""
         upper = tuple(float(bound) for bound in bounds)
         return self._add(Family(name, summary, Kind.HISTOGRAM, labels, lambda: Distribution(upper), upper))
+
+    def add(self, changes: Iterable[tuple[Number, float]]) -> None:
+        """Add to several numbers of this registry, at the cost of one."""
+        with self._lock:
+            for number, amount in changes:
+                number._value += amount
 
     def remove(self, **labels: str) -> None:
         """Remove every child of any metric with these label values."""
@@ -201,6 +211,9 @@ class Registry:
     def snapshot(self) -> Snapshot:
         """Read everything."""
         return {family.name: family.snapshot() for family in self._families}
+
+    def _number(self) -> Number:
+        return Number(self._lock)
 
     def _add(self, family: Family[C]) -> Family[C]:
         self._families.append(family)

@@ -147,7 +147,7 @@ class Metrics:
 
     def stage(self, model: str, stage: Stage, seconds: float) -> None:
         """A stage took so many seconds."""
-        self._stages.child(model, stage.value).observe(seconds)
+        self._stages.child(model, stage).observe(seconds)
 
     def batch(self, model: str, rows: int, real_tokens: int, padding_tokens: int) -> None:
         """A batch is about to run."""
@@ -165,7 +165,7 @@ class Metrics:
 
     def rejected(self, reason: Rejection, rows: int) -> None:
         """So many rows will not be answered."""
-        self._rejected.child(reason.value).add(rows)
+        self._rejected.child(reason).add(rows)
 
     def attention_bytes(self, model: str, count: int) -> None:
         """So many bytes of weights were sent."""

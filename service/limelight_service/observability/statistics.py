@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from limelight_service.observability.counters import Join, Registry, Snapshot
+from limelight_service.observability.counters import Join, Number, Registry, Snapshot
 
 
 class Part(StrEnum):
@@ -21,6 +21,9 @@ class Part(StrEnum):
     PREPROCESS = "preprocess"
     COMPUTE = "compute"
     ENCODE = "encode"
+
+
+_TIMED = (Part.SUCCESS, Part.QUEUE, Part.PREPROCESS, Part.COMPUTE, Part.ENCODE)
 
 
 @dataclass(frozen=True)
@@ -68,24 +71,34 @@ class Statistics:
         self._nanoseconds = own.counter("nanoseconds", "Their time.", (*version, "part"))
         self._rows = own.counter("rows", "Rows by the size of their batch.", (*version, "size"))
         self._computing = own.counter("computing", "Time of batches by their size.", (*version, "size"))
+        self._parts: dict[tuple[str, int], tuple[Number, ...]] = {}  # of calls that are answered, looked up once
+        self._sizes: dict[tuple[str, int, int], tuple[Number, Number]] = {}
         self._last = own.gauge("last", "When the last call ended.", version, Join.MAX)
 
     def answered(self, model: str, version: int, times: CallTimes) -> None:
         """A call was answered."""
-        key = model, str(version)
-        self._calls.child(*key, Part.SUCCESS).add()
-        for part, nanoseconds in (
-            (Part.SUCCESS, times.total),
-            (Part.QUEUE, times.queue),
-            (Part.PREPROCESS, times.preprocess),
-            (Part.COMPUTE, times.compute),
-            (Part.ENCODE, times.encode),
-        ):
-            self._nanoseconds.child(*key, part).add(nanoseconds)
+        parts = self._parts.get((model, version))
+        if parts is None:
+            key = model, str(version)
+            parts = self._parts[model, version] = (
+                self._calls.child(*key, Part.SUCCESS),
+                *(self._nanoseconds.child(*key, part) for part in _TIMED),
+                self._last.child(*key),
+            )
+        calls, total, queue, preprocess, compute, encode, last = parts
+        changes: list[tuple[Number, float]] = [
+            (calls, 1),
+            (total, times.total),
+            (queue, times.queue),
+            (preprocess, times.preprocess),
+            (compute, times.compute),
+            (encode, times.encode),
+        ]
         for size, computing in times.rows:
-            self._rows.child(*key, str(size)).add()
-            self._computing.child(*key, str(size)).add(computing / size)  # each row brings its part of the batch
-        self._last.child(*key).set(time.time() * 1000)
+            rows, share = self._sizes.get((model, version, size)) or self._of_size(model, version, size)
+            changes += ((rows, 1), (share, computing / size))  # each row brings its part of the batch
+        self._registry.add(changes)
+        last.set(time.time() * 1000)
 
     def failed(self, model: str, version: int, nanoseconds: int) -> None:
         """A call got an error."""
@@ -94,11 +107,19 @@ class Statistics:
 
     def gone(self, model: str, version: int) -> None:
         """A version is no longer there."""
+        self._parts.pop((model, version), None)
+        for key in [each for each in self._sizes if each[:2] == (model, version)]:
+            del self._sizes[key]
         self._registry.remove(model=model, version=str(version))
 
     def snapshot(self) -> Snapshot:
         """Read everything, as plain data."""
         return self._registry.snapshot()
+
+    def _of_size(self, model: str, version: int, size: int) -> tuple[Number, Number]:
+        key = model, str(version), str(size)
+        found = self._sizes[model, version, size] = self._rows.child(*key), self._computing.child(*key)
+        return found
 
 
 def by_version(snapshot: Snapshot) -> dict[tuple[str, int], VersionStatistics]:

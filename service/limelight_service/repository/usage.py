@@ -1,52 +1,37 @@
 """Counts of the calls that use a model, which is freed once none does."""
 
 import asyncio
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 H = TypeVar("H", bound=Hashable)
-
-
-@dataclass
-class _Users:
-    count: int = 0
-    none: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Usage(Generic[H]):
     """Counts the users of things. For one event loop."""
 
     def __init__(self) -> None:
-        self._users: dict[H, _Users] = {}
+        self._users: dict[H, int] = {}
+        self._unused: dict[H, asyncio.Event] = {}  # of what somebody waits for
 
     def enter(self, used: H) -> None:
         """Count one user more."""
-        self._users.setdefault(used, _Users()).count += 1
+        self._users[used] = self._users.get(used, 0) + 1
 
     def leave(self, used: H) -> None:
         """Count one user less."""
-        users = self._users[used]
-        users.count -= 1
-        if not users.count:
-            del self._users[used]
-            users.none.set()
-
-    @contextmanager
-    def use(self, used: H) -> Iterator[None]:
-        """Be a user for the length of a block."""
-        self.enter(used)
-        try:
-            yield
-        finally:
-            self.leave(used)
+        left = self._users[used] - 1
+        if left:
+            self._users[used] = left
+            return
+        del self._users[used]
+        if used in self._unused:
+            self._unused.pop(used).set()
 
     async def unused(self, used: H) -> None:
         """Wait until nobody uses it."""
-        users = self._users.get(used)
-        if users is not None:
-            await users.none.wait()
+        if used in self._users:
+            await self._unused.setdefault(used, asyncio.Event()).wait()
 
 
 class Releases(Generic[H]):

@@ -6,7 +6,7 @@ tokens, limits of arriving requests, health, metrics page) is the host's to prov
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,7 +17,7 @@ from limelight_service.admission.memory import MemoryBudget
 from limelight_service.checking.cache import checks_for
 from limelight_service.codecs.v1.service import AttentionService
 from limelight_service.errors import WrongModelError
-from limelight_service.frontend.call import Call
+from limelight_service.frontend.call import Call, Ending
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.models import Models
 from limelight_service.frontend.transport.calls import log_call, serialised, told_of
@@ -99,7 +99,7 @@ class _Running:
         self._started = time.monotonic()
         self._code = grpc.StatusCode.OK
         # The host's own deadline cancels the call: none is known here.
-        self.call = Call(request_id(sent_id), None, ExitStack())
+        self.call = Call(request_id(sent_id), None, Ending())
 
     def failed(self, error: Exception) -> StatusError:
         """Note an error, and return the status that the caller is told."""

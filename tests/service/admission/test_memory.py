@@ -14,12 +14,12 @@ def budget(limit: int, workers: int = 1) -> MemoryBudget:
 
 
 def test_a_call_that_is_alone_always_gets_its_share() -> None:
-    with budget(10).hold(50):
+    with budget(10).take(50):
         pass
     several = budget(10)
-    with several.hold(50), pytest.raises(QueueFullError), several.hold(1):
+    with several.take(50), pytest.raises(QueueFullError), several.take(1):
         pass
-    with several.hold(1), several.hold(9), pytest.raises(QueueFullError), several.hold(1):
+    with several.take(1), several.take(9), pytest.raises(QueueFullError), several.take(1):
         pass
 
 

@@ -77,9 +77,10 @@ def test_uses_of_a_thing_end_before_it_is_unused() -> None:
     async def run() -> None:
         usage: Usage[str] = Usage()
         await usage.unused("thing")
-        with usage.use("thing"):
-            usage.enter("thing")
-            waiting = asyncio.ensure_future(usage.unused("thing"))
+        usage.enter("thing")
+        usage.enter("thing")
+        waiting = asyncio.ensure_future(usage.unused("thing"))
+        usage.leave("thing")
         await asyncio.sleep(0.01)
         assert not waiting.done()
         usage.leave("thing")

@@ -68,8 +68,8 @@ class Frame:
 
         An array that is a slice is written into its place, and so is all that is large.
         """
-        small = self.size < _LARGE
-        if small and all(type(each) is bytes or each.flags.c_contiguous for each in self._parts):  # type: ignore[union-attr]
+        scattered = [each for each in self._parts if isinstance(each, np.ndarray) and not each.flags.c_contiguous]
+        if self.size < _LARGE and not scattered:
             return b"".join(self._parts)  # type: ignore[arg-type]  # arrays are buffers
         whole = BytesIO(bytes(self.size))  # whose bytes are handed over as they are, once nobody writes any more
         with whole.getbuffer() as view:

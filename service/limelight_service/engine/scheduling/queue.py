@@ -227,7 +227,9 @@ class Scheduler:
 
     def add(self, model: Model, jobs: Sequence[Job]) -> None:
         """Let rows wait."""
-        queue = self._queues.setdefault(model, ModelQueue(model))
+        queue = self._queues.get(model)
+        if queue is None:
+            queue = self._queues[model] = ModelQueue(model)
         if model not in self._busy:
             queue.served = joined(queue.served, [each.served for each in self._busy.values()])
             self._busy[model] = queue

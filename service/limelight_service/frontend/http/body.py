@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from typing import Any
 
 from limelight_bundle.errors import InputError, TooLargeError
 from limelight_service.admission.memory import MemoryBudget
+from limelight_service.frontend.call import Ending
 from limelight_service.frontend.http.failures import MediaTypeError, SlowUploadError
 
 _LARGEST_FRAMING = 2**16  # bytes of a body that are none of its contents, and beside them one for each:
@@ -29,9 +29,9 @@ class BodyReader:
         self._held = held
 
     async def read(
-        self, headers: Mapping[str, str], receive: Any, stack: ExitStack, received: Callable[[], int]
+        self, headers: Mapping[str, str], receive: Any, ending: Ending, received: Callable[[], int]
     ) -> bytes:
-        """Read a body, whose bytes are held until the stack is left.
+        """Read a body, whose bytes are held until the call ends.
 
         Args:
             received: counts the bytes that have come so far, with the sizes of chunks.
@@ -52,11 +52,11 @@ class BodyReader:
             raise self._too_large(int(stated))
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._received(receive, stack, received)
+                return await self._received(receive, ending, received)
         except TimeoutError as error:
             raise SlowUploadError(f"the request had not arrived after {self._seconds:g} s") from error
 
-    async def _received(self, receive: Any, stack: ExitStack, received: Callable[[], int]) -> bytes:
+    async def _received(self, receive: Any, ending: Ending, received: Callable[[], int]) -> bytes:
         parts: list[bytes] = []
         size = 0
         while True:
@@ -68,7 +68,7 @@ class BodyReader:
                 size += len(part)
                 if size > self._largest:
                     raise self._too_large(size)
-                stack.callback(self._held.take(len(part)).release)
+                ending.callback(self._held.take(len(part)).release)
                 parts.append(part)
             if received() - size > _LARGEST_FRAMING + size // _CONTENTS:
                 few = f"has {size} bytes in chunks of next to nothing; send fewer and larger chunks"

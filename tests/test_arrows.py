@@ -1,6 +1,6 @@
 """The arrows between the packages: base <- bundle <- models <- export, base <- bundle <- service; and no circles.
 
-benchmarks, studies and tests are no part of the product: only they may import each other, and benchmarks neither of the
+research, tools and tests are no part of the product: only they may import each other, and benchmarks neither of the
 others.
 """
 
@@ -18,7 +18,12 @@ FOLDERS = {
     "limelight": ROOT / "client" / "limelight",
     **{f"limelight_{name}": ROOT / name / f"limelight_{name}" for name in ("bundle", "models", "export", "service")},
 }
-OURS = set(FOLDERS) | {"tests", "benchmarks", "studies"}
+ASIDE = {
+    "tests": ROOT / "tests",
+    "research": ROOT / "research",
+    **{name: ROOT / "tools" / name for name in ("benchmarks", "hostile")},
+}
+OURS = {*FOLDERS, *ASIDE}
 ALLOWED = {
     "limelight": {"limelight"},
     "limelight_bundle": {"limelight", "limelight_bundle"},
@@ -29,8 +34,8 @@ ALLOWED = {
 # All that other packages may take from the client.
 OF_CLIENT = ("limelight.base", "limelight.v1")
 TOOLS = {  # each with those that it may not import
-    "benchmarks": {"tests", "studies", "limelight_service"},
-    "studies": {"tests", "limelight_service"},
+    "benchmarks": {"tests", "research", "limelight_service"},
+    "research": {"tests", "limelight_service"},
 }
 FOREIGN = {
     "limelight": {"torch", "onnx", "onnxruntime", "onnxscript", "tokenizers"},
@@ -92,7 +97,7 @@ def test_docstrings_can_be_encoded() -> None:
 def test_tools_stand_on_the_product_and_on_each_other_in_one_direction(folder: str) -> None:
     wrong = [
         f"{path.relative_to(ROOT)} imports {name}"
-        for path in sorted((ROOT / folder).rglob("*.py"))
+        for path in sorted(ASIDE[folder].rglob("*.py"))
         for name in imports(path)
         if name in TOOLS[folder]
     ]
@@ -127,12 +132,12 @@ def _file_of(module: str) -> Path | None:
     root, *rest = module.split(".")
     if root not in OURS:
         return None
-    file = FOLDERS.get(root, ROOT / root).joinpath(*rest).with_suffix(".py") if rest else None
+    file = (FOLDERS | ASIDE)[root].joinpath(*rest).with_suffix(".py") if rest else None
     return file if file and file.is_file() else None
 
 
 def test_no_module_of_the_repository_imports_itself_in_a_circle() -> None:
-    folders = [*FOLDERS.values(), *(ROOT / name for name in OURS - set(FOLDERS))]
+    folders = [*FOLDERS.values(), *ASIDE.values()]
     files = {path for folder in folders for path in folder.rglob("*.py") if "_pb2" not in path.name}
     edges = {path: imported_modules(path) & files for path in files}
     sorter = TopologicalSorter(edges)

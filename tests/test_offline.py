@@ -136,7 +136,7 @@ def test_onnx_runtime_is_imported_only_where_its_telemetry_is_off() -> None:
         "limelight_export",
         "tests",
         "benchmarks",
-        "studies",
+        "research",
     ],
 )
 def test_what_imports_onnx_runtime_has_turned_its_telemetry_off(module: str) -> None:

@@ -81,7 +81,7 @@ def test_the_servers_of_the_benchmarks_are_started_with_settings_that_there_are(
     known = {f"--{each.name.replace('_', '-')}" for each in fields(Settings) if each.metadata["rule"].group is not None}
     calls = [
         node
-        for path in sorted((ROOT / "benchmarks").rglob("*.py"))
+        for path in sorted((ROOT / "tools" / "benchmarks").rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "ServerProcess"
     ]

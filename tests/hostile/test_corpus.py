@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from benchmarks.process import healthy
-from tests.hostile.fuzz.findings import read, send
+from hostile.fuzz.findings import read, send
 from tests.kit import bundles
 from tests.kit.serving import Running, predict, serving, text
 

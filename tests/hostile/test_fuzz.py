@@ -9,15 +9,15 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from benchmarks.load.plan import OK
+from hostile import page
+from hostile.fuzz import findings
+from hostile.fuzz.__main__ import record
+from hostile.fuzz.flight import NO_END, Flight, Over
+from hostile.fuzz.golden import difference
+from hostile.fuzz.memory import grown
+from hostile.fuzz.requests import Planned, Requests
+from hostile.fuzz.run import Report
 from limelight.v1 import service_pb2, values_pb2
-from tests.hostile import page
-from tests.hostile.fuzz import findings
-from tests.hostile.fuzz.__main__ import record
-from tests.hostile.fuzz.flight import NO_END, Flight, Over
-from tests.hostile.fuzz.golden import difference
-from tests.hostile.fuzz.memory import grown
-from tests.hostile.fuzz.requests import Planned, Requests
-from tests.hostile.fuzz.run import Report
 from tests.kit import bundles
 from tests.kit.serving import Running, predict, serving, text
 

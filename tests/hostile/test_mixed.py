@@ -9,7 +9,7 @@ import limelight
 from benchmarks.encoder import export_encoder
 from benchmarks.encoder_sizes import MODELS, TINY
 from benchmarks.process import ServerProcess
-from tests.hostile.mixed import ASKED, Counts, ask, call, measure
+from hostile.mixed import ASKED, Counts, ask, call, measure
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from pathlib import Path
 import grpc
 import pytest
 
+from hostile import page
+from hostile.soak.attacks import ATTACKS
+from hostile.soak.record import Round, Soak, bad
+from hostile.soak.rounds import soaked_server
 from limelight.v1 import service_pb2
-from tests.hostile import page
-from tests.hostile.soak.attacks import ATTACKS
-from tests.hostile.soak.record import Round, Soak, bad
-from tests.hostile.soak.rounds import soaked_server
 from tests.kit import bundles
 from tests.kit.serving import Running, predict, serving, text
 

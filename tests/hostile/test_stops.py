@@ -11,9 +11,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from hostile.stops import Work, described, measure
 from limelight.v1 import service_pb2_grpc
 from limelight_service.supervisor.in_process import InProcessServer
-from tests.hostile.stops import Work, described, measure
 from tests.kit import bundles
 from tests.kit.processes import alive, children, process, started
 from tests.kit.serving import Running, eventually, generate, predict, refusal, serving, text

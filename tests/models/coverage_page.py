@@ -4,7 +4,7 @@ from pathlib import Path
 
 from limelight_models.catalogue.registry import MECHANISMS
 from limelight_models.index import ZOO
-from studies.replication.tables import written
+from research.replication.tables import written
 from tests.models.survey_tables import CELLS
 from tests.models.zoo_page import file_of, standing_for
 

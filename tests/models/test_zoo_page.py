@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from limelight_models.index import ZOO, module, published, recipe
-from studies.replication.papers import CLAIMS, Claim
+from research.replication.papers import CLAIMS, Claim
 from tests.kit import small
 from tests.kit.small import NAMES
 from tests.models.zoo_page import PAGE, made_here, page, row, train

@@ -14,9 +14,9 @@ from benchmarks.records import ROOT, read
 from limelight.v1 import model_pb2
 from limelight_models.data.generated import SETS
 from limelight_models.index import CONTROLS, ZOO, published, recipe, variants
-from studies.replication.papers import CLAIMS
-from studies.replication.runs import RECORD, TABLE
-from studies.replication.tables import written
+from research.replication.papers import CLAIMS
+from research.replication.runs import RECORD, TABLE
+from research.replication.tables import written
 from tests.kit import small
 from tests.models.table_3 import AUTHORS, COLUMNS, DEPARTS, LACKS, ROWS
 

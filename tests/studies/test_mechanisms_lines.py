@@ -15,16 +15,16 @@ from limelight_models.catalogue.registry import MECHANISMS
 from limelight_models.data import inference, recall, transductions
 from limelight_models.data.dataset import Dataset, Example
 from limelight_models.data.gold import Gold, Span
-from studies.mechanisms import __main__ as mechanisms
-from studies.mechanisms import jobs, latency, reading, run, tasks
-from studies.mechanisms.absent import ABSENT
-from studies.mechanisms.data import Part, TaskData, in_order, shuffled, targets_of
-from studies.mechanisms.line import MEMORY, Line, latency_key
-from studies.mechanisms.lines import lines, of_task
-from studies.mechanisms.looks import CHECKS
-from studies.mechanisms.results import Results
-from studies.mechanisms.tasks import TASKS
-from studies.mechanisms.training import Training, logits_of, trained
+from research.mechanisms import __main__ as mechanisms
+from research.mechanisms import jobs, latency, reading, run, tasks
+from research.mechanisms.absent import ABSENT
+from research.mechanisms.data import Part, TaskData, in_order, shuffled, targets_of
+from research.mechanisms.line import MEMORY, Line, latency_key
+from research.mechanisms.lines import lines, of_task
+from research.mechanisms.looks import CHECKS
+from research.mechanisms.results import Results
+from research.mechanisms.tasks import TASKS
+from research.mechanisms.training import Training, logits_of, trained
 
 SMALL = {"training": 200, "held_out": 20}
 

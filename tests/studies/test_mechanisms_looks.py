@@ -9,10 +9,10 @@ from torch import nn
 
 from limelight_models.attention import Attention
 from limelight_models.attention.score import Additive, ScaledDot, Score
-from studies.mechanisms.looks import CHECKS, Agreement, normalised_entropy, shares
-from studies.mechanisms.permuted import permuted, shuffled
-from studies.mechanisms.start import entropy, equal_start, gain_for
-from studies.mechanisms.subject import Map
+from research.mechanisms.looks import CHECKS, Agreement, normalised_entropy, shares
+from research.mechanisms.permuted import permuted, shuffled
+from research.mechanisms.start import entropy, equal_start, gain_for
+from research.mechanisms.subject import Map
 
 
 def whole(weights: object) -> Map:

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from benchmarks.records import read
-from studies.mechanisms.advice import pick
-from studies.mechanisms.bits import packed
-from studies.mechanisms.choice import near, ranked
-from studies.mechanisms.findings import beside, frozen, looking, needed
-from studies.mechanisms.limits import undecided, weak
-from studies.mechanisms.line import FROZEN, UNIFORM, latency_key
-from studies.mechanisms.lines import of_task
-from studies.mechanisms.page import page
-from studies.mechanisms.pictures import mean_entropy, pictures, save
-from studies.mechanisms.results import FILE, Results
-from studies.mechanisms.summary import Row, Standings, beats, standings
-from studies.mechanisms.tasks import TASKS, load, present
-from studies.mechanisms.terms import speed, terms_of
+from research.mechanisms.advice import pick
+from research.mechanisms.bits import packed
+from research.mechanisms.choice import near, ranked
+from research.mechanisms.findings import beside, frozen, looking, needed
+from research.mechanisms.limits import undecided, weak
+from research.mechanisms.line import FROZEN, UNIFORM, latency_key
+from research.mechanisms.lines import of_task
+from research.mechanisms.page import page
+from research.mechanisms.pictures import mean_entropy, pictures, save
+from research.mechanisms.results import FILE, Results
+from research.mechanisms.summary import Row, Standings, beats, standings
+from research.mechanisms.tasks import TASKS, load, present
+from research.mechanisms.terms import speed, terms_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 

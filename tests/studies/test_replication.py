@@ -4,11 +4,11 @@ import pytest
 from scipy import stats
 
 from benchmarks.records import read
-from studies.replication.differences import Difference, differences, holm, newcombe, student
-from studies.replication.page import details, pages
-from studies.replication.papers import CLAIMS
-from studies.replication.runs import PAGES, RECORD, TABLE
-from studies.replication.unneeded import unneeded
+from research.replication.differences import Difference, differences, holm, newcombe, student
+from research.replication.page import details, pages
+from research.replication.papers import CLAIMS
+from research.replication.runs import PAGES, RECORD, TABLE
+from research.replication.unneeded import unneeded
 
 
 def run(

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from studies.mechanisms.results import Results
-from studies.signals import facts, rewriting
-from studies.signals.overlap import document_weights, marked, overlap
-from studies.signals.page import FILE, STUDIES, Measured, line, page, smallest_difference
-from studies.signals.reviews import Part, Reviews
-from studies.signals.training import shuffled
+from research.mechanisms.results import Results
+from research.signals import facts, rewriting
+from research.signals.overlap import document_weights, marked, overlap
+from research.signals.page import FILE, STUDIES, Measured, line, page, smallest_difference
+from research.signals.reviews import Part, Reviews
+from research.signals.training import shuffled
 from tests.kit.small_texts import texts
 
 STORY = """1 Mary moved to the bathroom.

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from studies.mechanisms.bits import packed, unpacked
-from studies.mechanisms.statistics import Effect, effect, holm, seed_variance, smallest_difference
+from research.mechanisms.bits import packed, unpacked
+from research.mechanisms.statistics import Effect, effect, holm, seed_variance, smallest_difference
 
 values = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 

@@ -10,7 +10,7 @@ from limelight_models.data import numbers
 from limelight_models.data.dataset import Dataset, Example
 from limelight_models.data.gold import Box, Gold, Span
 from limelight_models.training.correctness import asked
-from studies.unseen.examples import _coarse, axis, canvases, held_out_hand, printed_hand, sent, texts
+from research.unseen.examples import _coarse, axis, canvases, held_out_hand, printed_hand, sent, texts
 
 
 def test_what_was_learned_is_not_asked_in_capitals_either() -> None:

@@ -114,7 +114,7 @@ SIGNALS: tuple[Mechanism, ...] = (
         make=forms.judging,
         make_inputs=reading("features", "key_mask"),
         served=read_by(lambda t: Judged(module=forms.judging(t), d=t.d), score="self-attentive", align="sigmoid"),
-        note="it learns with the task; `studies/signals` trains it on rationales first",
+        note="it learns with the task; `research/signals` trains it on rationales first",
         call=lambda module, i: module(i["features"], i["key_mask"]),
         outputs=("context", "weights"),
     ),

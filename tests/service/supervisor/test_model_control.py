@@ -13,10 +13,10 @@ import grpc
 import pytest
 
 import limelight
+from hostile.swaps import swap
 from limelight.v1 import service_pb2
 from limelight_service.open_inference import open_inference_pb2 as pb
 from limelight_service.security.tokens import entry, new_token
-from tests.hostile.swaps import swap
 from tests.kit import bundles
 from tests.kit.processes import engines, process, scrape, started
 from tests.kit.serving import Running, eventually, free_port, predict, refusal, serving, text

@@ -1,0 +1,200 @@
+"""The study's three pictures: right answers, weight on the right place, and entropy over training."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from research.mechanisms.line import FROZEN, UNIFORM
+from research.mechanisms.prose import listed, wrapped
+from research.mechanisms.summary import Row, Standings
+
+# Okabe and Ito (2008): told apart by people of any colour vision.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5c5c5c", "#a08a00")
+GREY, BLUE, RED = COLOURS[6], COLOURS[0], COLOURS[1]
+MECHANISM: Mapping[str, Any] = {"color": BLUE, "alpha": 0.75, "s": 20}
+CONTROLS: Mapping[str, Mapping[str, Any]] = {
+    UNIFORM: {"facecolors": "white", "edgecolors": RED, "s": 28},
+    FROZEN: {"color": GREY, "marker": "x", "s": 28},
+}
+# Text stays text, and the same figures give the same file.
+STYLE: Mapping[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "limelight",
+    "font.size": 9,
+    "font.sans-serif": ["DejaVu Sans"],
+    "grid.color": "#d0d0d0",
+}
+SHADES = matplotlib.colormaps["Blues"]
+Points = Sequence[tuple[float, float]]
+_COORDINATES = re.compile(r'(?<= )(?:d|x|y|transform)="[^"]*"')
+_IDS = re.compile(r"(?<=[#\"])[mp][0-9a-f]{10}(?=[\")])")
+_PATH = re.compile(r'(?<= d=")[^"]*')
+_BLANK = re.compile(r"\.0+(?=\D)| ?([A-Za-z]) ?")
+_STYLE = re.compile(r' style="([^"]*)"')
+_NAMED = re.compile(r'<g id="[^"]*">\n')
+_TURNED = re.compile(r' transform="rotate\(-0 [^"]*\)"')  # by nothing
+_GROUP = re.compile(r"<g>\n((?:<(?:use|path|text)[^\n]*\n)*)</g>\n")
+_FRACTION = re.compile(r"-?\d+\.\d{2,}")
+
+
+def pictures(found: Sequence[Standings]) -> Mapping[str, Figure]:
+    """Draw the pictures, by name."""
+    with matplotlib.rc_context(STYLE):
+        return {"tasks": tasks(found), "places": places(found), "entropy": entropy(found)}
+
+
+def save(figure: Figure, file: Path) -> None:
+    """Write a picture as SVG."""
+    written = StringIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
+    file.write_text(compact(written.getvalue()), encoding="utf-8")
+
+
+def compact(svg: str) -> str:
+    """Write a drawing in fewer bytes, such that it looks the same.
+
+    Coordinates have a tenth of a point, those of markers a hundredth. A path is on one line, nothing is indented, and
+    styles that elements share are classes. Groups that say nothing go.
+    """
+    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = _COORDINATES.sub(lambda found: _FRACTION.sub(_rounded, " ".join(found[0].split())), svg)
+    svg = _PATH.sub(lambda found: _BLANK.sub(r"\1", found[0]), svg)
+    ids = {name: f"i{place}" for place, name in enumerate(dict.fromkeys(_IDS.findall(svg)))}
+    svg = _IDS.sub(lambda found: ids[found[0]], svg)
+    shared = [style for style, number in Counter(_STYLE.findall(svg)).items() if number > 1]
+    classes = {style: f"s{place}" for place, style in enumerate(shared)}
+    svg = _STYLE.sub(lambda found: f' class="{classes[found[1]]}"' if found[1] in classes else found[0], svg)
+    rules = "".join(f" .{name}{{{style}}}" for style, name in classes.items())
+    svg = re.sub(r"\n +", "\n", svg.replace("</style>", f"{rules}</style>"))
+    svg = _TURNED.sub("", _NAMED.sub("<g>\n", svg))
+    while (fewer := _GROUP.sub(r"\1", svg)) != svg:
+        svg = fewer
+    return svg
+
+
+def _rounded(number: re.Match[str]) -> str:
+    value = float(number[0])
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def tasks(found: Sequence[Standings]) -> Figure:
+    """Draw a row for each task and a dot for each mechanism: the share of the test part that is right."""
+    figure = Figure(figsize=(9.6, 1.1 + 0.27 * len(found)), layout="constrained")
+    axes = figure.subplots()
+    for place, each in enumerate(found):
+        rows = [row for row in each.rows if not row.idle]
+        for name, style in ((None, MECHANISM), *CONTROLS.items()):
+            values = [row.accuracy for row in rows if (row.name == name if name else not row.line.control)]
+            label = (name or "mechanism") if not place else None
+            axes.scatter(values, [place] * len(values), label=label, zorder=2, **style)
+    axes.set_yticks(range(len(found)), [each.task.name for each in found])
+    axes.set_ylim(len(found) - 0.5, -0.5)
+    right = axes.secondary_yaxis("right")
+    right.set_yticks(range(len(found)), [f"best: {each.best.name}" for each in found])
+    axes.set(xlim=(-0.02, 1.02), xlabel="share of the test part that is right")
+    axes.grid()
+    figure.legend(loc="outside upper center", ncols=1 + len(CONTROLS), frameon=False)
+    return figure
+
+
+def places(found: Sequence[Standings]) -> Figure:
+    """Draw a dot for each mechanism of each task with evidence: weight on the right place, and right answers."""
+    figure = Figure(figsize=(8.0, 5.2), layout="constrained")
+    axes = figure.subplots()
+    known = [each for each in found if any("share" in row.figures for row in each.rows)]
+    for number, each in enumerate(known):
+        rows = [row for row in each.rows if "share" in row.figures and not row.line.control]
+        colour = COLOURS[number % len(COLOURS)]
+        fill = colour if number < len(COLOURS) else "white"
+        points = [row.figures["share"] for row in rows], [row.accuracy for row in rows]
+        axes.scatter(*points, s=20, facecolors=fill, edgecolors=colour, label=each.task.name, zorder=2)
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    axes.set(xlabel="weight on the right place", ylabel="share of the test part that is right")
+    axes.grid()
+    figure.legend(loc="outside right upper", frameon=False)
+    return figure
+
+
+def entropy(found: Sequence[Standings]) -> Figure:
+    """Draw the entropy of the weights while some tasks are learned, darker for more right answers."""
+    shown = [each for each in found if each.task.drawn]
+    figure = Figure(figsize=(9.6, 0.8 + 2.3 * -(-len(shown) // 3)), layout="constrained")
+    for axes, each in zip(
+        figure.subplots(-(-len(shown) // 3), 3, sharey=True, squeeze=False).flat, shown, strict=False
+    ):
+        panel(axes, each)
+    for label, style in (
+        ("most right answers of the task", {"color": SHADES(1.0)}),
+        ("fewest", {"color": SHADES(0.25)}),
+        (FROZEN, {"color": RED, "linestyle": "--"}),
+    ):
+        figure.axes[0].plot([], [], label=label, **style)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
+    figure.supxlabel("steps", fontsize=9)
+    figure.supylabel("entropy (1: equal weights)", fontsize=9)
+    return figure
+
+
+def panel(axes: Axes, found: Standings) -> None:
+    """Draw a task: its mechanisms, the best one on top, and the frozen control."""
+    least, most = min(row.accuracy for row in found.mechanisms), found.best.accuracy
+    for row in sorted(found.mechanisms, key=lambda row: row.accuracy):
+        part = (row.accuracy - least) / (most - least) if most > least else 1.0
+        axes.plot(*line(row), color=SHADES(0.25 + 0.75 * part), linewidth=1.3)
+    if control := found.row(FROZEN):
+        axes.plot(*line(control), color=RED, linestyle="--", linewidth=1.3)
+    axes.set_title(f"{found.task.name}\n{fill(f'best: {found.best.name}', width=36)}", loc="left", fontsize=9)
+    axes.set_ylim(-0.02, 1.02)
+    axes.grid()
+
+
+def line(row: Row) -> tuple[list[float], list[float]]:
+    """Give the steps and the entropies of a line."""
+    points = mean_entropy(row)
+    return [step for step, _ in points], [value for _, value in points]
+
+
+def mean_entropy(row: Row) -> Points:
+    """The mean over seeds at the steps at which the longest run was looked at; runs that ended keep their last value.
+
+    Looks in which nothing was looked at (-1) are left out; empty where that is all of them.
+    """
+    known = [
+        ([step for step, value in run["curve"] if value >= 0], [value for _, value in run["curve"] if value >= 0])
+        for run in row.runs
+    ]
+    known = [each for each in known if each[0]]
+    if not known:
+        return ()
+    steps, _ = max(known, key=lambda each: each[0][-1])
+    values = np.mean([np.interp(steps, *each) for each in known], axis=0)
+    return [(float(step), float(value)) for step, value in zip(steps, values, strict=True)]
+
+
+def decided(found: Sequence[Standings]) -> str:
+    """What the picture of entropies shows: how decided those are in the end that have most right answers."""
+    ends = {
+        each.task.name: each.best.figures["entropy"]
+        for each in found
+        if each.task.drawn and "entropy" in each.best.figures
+    }
+    near = [f"{name} ({value:.2f})" for name, value in ends.items() if value >= 0.5]
+    far = [f"{name} ({value:.2f})" for name, value in ends.items() if value < 0.5]
+    parts = [f"near an average on {listed(near)}" if near else "", f"decided on {listed(far)}" if far else ""]
+    said = (
+        "All scores begin equally decided; what alignments make of them is their own. Every mechanism is a line, the"
+        " mean of its seeds (a run that ended keeps its last value), the darker the more answers are right."
+    )
+    if ends:
+        said += f" The one with most right answers ends {', '.join(filter(None, parts))}."
+    return wrapped(said)

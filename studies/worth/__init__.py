@@ -1,4 +1,0 @@
-"""The page about the attention of the demo's models, measured by `limelight evaluate` (`python -m studies.worth`).
-
-The demo's bundles hold no second graph, so the models whose attention is changed are trained for this, in minutes.
-"""

@@ -1,0 +1,1 @@
+"""Programs that attack a server for minutes or hours, and what they recorded."""

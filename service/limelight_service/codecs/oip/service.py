@@ -17,8 +17,8 @@ from limelight_service.frontend.call import Call
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.models import Model
 from limelight_service.frontend.schema import ModelSchema
+from limelight_service.frontend.status import Status
 from limelight_service.frontend.transport.methods import DuplexMethod, Method, UnaryMethod
-from limelight_service.frontend.transport.status import Status
 from limelight_service.ipc.boundary import TokenResult
 from limelight_service.observability.statistics import VersionStatistics
 from limelight_service.open_inference import open_inference_pb2 as pb

@@ -21,6 +21,7 @@ from limelight_service.codecs.v1.requests import MOST_INDICES, MOST_SELECTIONS, 
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest
 from limelight_service.frontend.models import Model
+from limelight_service.frontend.options import CallOptions
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.frontend.validation import MOST_NAMES
 from limelight_service.ipc.boundary import GenerationSettings
@@ -141,15 +142,17 @@ def infer_call(message: pb.ModelInferRequest, model: Model, catalogue: OutputCat
         version=0,
         instances=TensorRows(inputs, seed),
         encode_labels=partial(_label_room, label_sets),
-        label_sets=label_sets,
-        outputs=tuple(each.of for each in wanted if each.source is Source.RAW),
-        max_classes=of_call.small("limelight_max_classes", 0),
-        truncate=of_call.flag("limelight_truncate"),
-        attention=attention,
-        generation=None if generation is None else partial(_generation, generation),
-        limit=0 if options is None else options.max_response_bytes,
-        is_large=options is not None,
-        is_rectangular=True,
+        options=CallOptions(
+            outputs=tuple(each.of for each in wanted if each.source is Source.RAW),
+            max_classes=of_call.small("limelight_max_classes", 0),
+            truncate=of_call.flag("limelight_truncate"),
+            attention=attention,
+            generation=None if generation is None else partial(_generation, generation),
+            limit=0 if options is None else options.max_response_bytes,
+            label_sets=label_sets,
+            is_large=options is not None,
+            is_rectangular=True,
+        ),
     )
     return InferCall(request, wanted, bool(message.raw_input_contents), paths)
 

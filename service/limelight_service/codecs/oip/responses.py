@@ -40,7 +40,7 @@ class Tensor:
 
 def infer_response(inference: Inference, message: pb.ModelInferRequest, wanted: Sequence[Output], raw: bool) -> bytes:
     """Serialize the answer to a request. Raises: TooLargeError."""
-    head = _head(inference.checked, inference.predictions, message)
+    head = _head(inference.checked, inference.parts, message)
     frame = framed(head, _tensors(inference, wanted), raw)
     _check_size(frame, inference.checked)
     return frame.joined()
@@ -48,7 +48,7 @@ def infer_response(inference: Inference, message: pb.ModelInferRequest, wanted: 
 
 def stream_response(inference: Inference, message: pb.ModelInferRequest, wanted: Sequence[Output], raw: bool) -> bytes:
     """Serialize the one answer of a stream to a request. Raises: TooLargeError."""
-    head = _head(inference.checked, inference.predictions, message)
+    head = _head(inference.checked, inference.parts, message)
     head.parameters[FINAL].bool_param = True
     frame = framed(head, _tensors(inference, wanted), raw)
     _check_size(frame, inference.checked)
@@ -218,7 +218,7 @@ def filled(rows: Sequence[Array]) -> Array:
 
 
 def _tensors(inference: Inference, wanted: Sequence[Output]) -> Iterator[Tensor]:
-    predictions, quantity = inference.predictions, inference.checked.wanted.attention.quantity
+    predictions, quantity = inference.parts, inference.checked.wanted.attention.quantity
     results = [{name: result_values(typed) for name, typed in each.results.items()} for each in predictions]
     maps = [{found.name: found for found in each.result.maps} for each in predictions]
     plan = inference.checked.plan

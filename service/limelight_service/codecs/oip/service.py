@@ -14,6 +14,7 @@ from limelight_service.codecs.oip.responses import TokenResponses, error_respons
 from limelight_service.codecs.oip.statistics import statistics_message
 from limelight_service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
 from limelight_service.frontend.call import Call
+from limelight_service.frontend.calls import AnswerEncoder
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.models import Model
 from limelight_service.frontend.schema import ModelSchema
@@ -179,9 +180,9 @@ class InferenceService:
     ) -> bytes:
         encode = stream_response if stream else infer_response
         try:
-            inference = await self._core.infer(translated.request, call)
             wanted, raw = translated.wanted, translated.is_raw
-            return await self._core.encoded(inference, lambda each: encode(each, message, wanted, raw), call)
+            encoder = AnswerEncoder(lambda inference: encode(inference, message, wanted, raw))
+            return await self._core.answer(translated.request, encoder, call)
         except InputError as error:
             raise translated.paths.translated(error) from error
 

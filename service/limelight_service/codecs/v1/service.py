@@ -1,8 +1,9 @@
 """`AttentionService` of limelight.v1: each method translates a message, calls the core, and translates the answer."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from weakref import WeakKeyDictionary
 
@@ -11,16 +12,17 @@ from limelight_service.attention.options import Options
 from limelight_service.codecs.v1.instances import MessageInstances
 from limelight_service.codecs.v1.requests import attention_options, generation_settings
 from limelight_service.codecs.v1.responses import (
+    ATTEND,
+    PREDICT,
     GenerationMessages,
     LabelEncoder,
     MapStreamMessages,
-    attend_response,
-    predict_response,
 )
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.models import Model
+from limelight_service.frontend.options import CallOptions
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.frontend.transport.methods import Method, StreamMethod, UnaryMethod
 from limelight_service.ipc.boundary import ChunkResult, GenerationSettings, TokenResult
@@ -53,6 +55,7 @@ class AttentionService:
         self._listing = _Listing(core)
         self._described: WeakKeyDictionary[ModelSchema, bytes] = WeakKeyDictionary()
         self._options = lru_cache(_MOST_KEPT)(_parsed_options)
+        self._kept = lru_cache(_MOST_KEPT)(CallOptions)  # so that models find them again
 
     def methods(self) -> tuple[Method, ...]:
         """List the methods by name, with the type of their request."""
@@ -68,15 +71,13 @@ class AttentionService:
 
     async def predict(self, message: service_pb2.PredictRequest, call: Call) -> bytes:
         """Answer without attention."""
-        inference = await self._core.infer(self._request(message, message.instances), call)
-        return await self._core.encoded(inference, predict_response, call)
+        return await self._core.answer(self._request(message, message.instances), PREDICT, call)
 
     async def attend(self, message: service_pb2.AttendRequest, call: Call) -> bytes:
         """Answer with the attention behind it."""
         options = await self._attention(message.attention, call)
         request = self._request(message, message.instances, attention=message.attention, options=options)
-        inference = await self._core.infer(request, call)
-        return await self._core.encoded(inference, attend_response, call)
+        return await self._core.answer(request, ATTEND, call)
 
     async def attend_stream(self, message: service_pb2.AttendStreamRequest, call: Call) -> AsyncGenerator[bytes, None]:
         """Answer with the attention behind it, chunk by chunk, one instance after the other."""
@@ -159,13 +160,16 @@ class AttentionService:
             version=message.model.version,
             instances=MessageInstances(instances, field),
             encode_labels=self._encode_labels,
-            outputs=() if of_tokens else message.outputs or None,  # type: ignore[union-attr]
-            max_classes=0 if of_tokens else message.max_classes,  # type: ignore[union-attr]
-            truncate=message.truncate,
-            attention=options,
-            generation=_generation(message) if message.HasField("generation") else None,
-            limit=0 if attention is None else attention.max_response_bytes,
-            is_large=attention is not None and attention.ByteSize() > _SMALL_OPTIONS,
+            options=self._kept(
+                () if of_tokens else tuple(message.outputs) or None,  # type: ignore[union-attr]
+                0 if of_tokens else message.max_classes,  # type: ignore[union-attr]
+                message.truncate,
+                options,
+                AskedGeneration(message.generation.SerializeToString()) if message.HasField("generation") else None,
+                0 if attention is None else attention.max_response_bytes,
+                (),
+                attention is not None and attention.ByteSize() > _SMALL_OPTIONS,
+            ),
         )
 
     async def _attention(self, message: attention_pb2.AttentionOptions, call: Call) -> Options:
@@ -238,13 +242,15 @@ def _entry(status: VersionStatus[Model]) -> _Entry:
     return status.name, status.version, status.state, status.reason, status.is_default, digest
 
 
-def _generation(
-    message: service_pb2.PredictRequest
-    | service_pb2.AttendRequest
-    | service_pb2.AttendStreamRequest
-    | service_pb2.GenerateRequest,
-) -> Callable[[int], GenerationSettings]:
-    return lambda longest: generation_settings(message.generation, longest)
+@dataclass(frozen=True)
+class AskedGeneration:
+    """Generation options as they were sent, serialised."""
+
+    message: bytes
+
+    def __call__(self, longest: int) -> GenerationSettings:
+        """Check them. longest: the model's limit of tokens. Raises: InputError."""
+        return generation_settings(service_pb2.GenerationOptions.FromString(self.message), longest)
 
 
 def _parsed_options(message: bytes) -> Options:

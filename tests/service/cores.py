@@ -1,6 +1,7 @@
 """A frontend's core over an engine that computes at once, on the calling thread and in one batch."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import TypeVar
 
 from limelight_bundle.preprocess import Bounds
 from limelight_service.admission.memory import MemoryBudget
@@ -16,6 +17,8 @@ from limelight_service.repository.catalogue import State, VersionStatus
 from limelight_service.security.quotas import Quotas
 from limelight_service.settings import Settings
 from tests.service.engine.conftest import run_together
+
+T = TypeVar("T")
 
 
 class DirectEngine:
@@ -35,14 +38,14 @@ class DirectEngine:
         """As `EngineClient.under_way`."""
         return 0
 
-    async def answer(self, request: InferenceRequest) -> list[RowResult]:
+    async def answer(self, request: InferenceRequest, make: Callable[[int, RowResult], T]) -> list[T]:
         """As `EngineClient.answer`."""
         hosted = self._hosted[request.model]
         plan, growing = hosted.plan(request.attention), hosted.growing_labels
         answers = run_together(hosted.model, hosted.query(request, plan))
         return [
-            row_result(answer, row, plan, outputs=request.outputs, growing=growing)
-            for answer, row in zip(answers, request.rows, strict=True)
+            make(place, row_result(answer, request.rows[place], plan, outputs=request.outputs, growing=growing))
+            for place, answer in enumerate(answers)
         ]
 
     def generate(self, request: InferenceRequest) -> AsyncGenerator[GenerationEvent, None]:

@@ -101,12 +101,13 @@ class PreparedInstance:
     given: int = 0
 
 
-@dataclass(slots=True)
+@dataclass
 class CheckedCall:
     """A call once its model is known, and its options are checked against it.
 
     stream_limit: bytes of a stream's attention; None for other calls. size: bound of the answer's bytes, or of a
-    stream's first message; 0 until the instances are prepared.
+    stream's first message; 0 until the instances are prepared. count: of the instances. plan: None for a prediction
+    alone.
     """
 
     model: Model
@@ -115,21 +116,15 @@ class CheckedCall:
     stream_limit: int | None = None
     size: int = 0
 
+    def __post_init__(self) -> None:
+        self.schema: ModelSchema = self.model.schema
+        self.plan: AttentionPlan | None = self.wanted.plan
+        self.count = len(self.request.instances)
+
     @property
     def is_large(self) -> bool:
         """True where making the answer would hold up the event loop for some milliseconds."""
-        results = len(self.model.builders) * len(self.request.instances)
-        return self.size + results * _BYTES_OF_RESULT >= _LARGE_ANSWER
-
-    @property
-    def plan(self) -> AttentionPlan | None:
-        """The attention plan; None for a prediction alone."""
-        return self.wanted.plan
-
-    @property
-    def schema(self) -> ModelSchema:
-        """The model's schema."""
-        return self.model.schema
+        return self.size + len(self.model.builders) * self.count * _BYTES_OF_RESULT >= _LARGE_ANSWER
 
 
 @dataclass(frozen=True)

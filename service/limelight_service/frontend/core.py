@@ -332,17 +332,19 @@ class Core:
             wanted = await self.on_thread(partial(check_options, schema, options, limit), call)
         else:
             wanted = model.check(options, limit)
-        validation.check_count(len(request.instances), self._settings.max_instances)
-        return CheckedCall(model, wanted, request)
+        checked = CheckedCall(model, wanted, request)
+        validation.check_count(checked.count, self._settings.max_instances)
+        return checked
 
     async def _prepared(self, checked: CheckedCall, call: Call) -> Sequence[PreparedInstance]:
         """Preprocess every instance, and bound the bytes of the answer, or of a stream's largest first message."""
         instances = checked.request.instances
-        count = call.rows = len(instances)
+        count = call.rows = checked.count
         started = time.perf_counter_ns()
         is_light = _is_light(checked, instances)
         self._check_in_time(checked.model, count, call, threads=not is_light)
-        call.when_sent(self._quotas.take(call.caller, count))
+        if call.caller.name:
+            call.when_sent(self._quotas.take(call.caller, count))
 
         if is_light:
             prepared = [_prepared_one(checked, instances, place) for place in range(count)]
@@ -546,10 +548,10 @@ def _measured(checked: CheckedCall, prepared: Sequence[PreparedInstance], most_h
 def _is_light(checked: CheckedCall, instances: InstanceSource) -> bool:
     """True for instances that are prepared in less time than it takes to hand them to a thread."""
     attention, plan = checked.wanted.attention, checked.plan
-    maps = 0 if plan is None else len(plan.selected) * len(instances)
+    maps = 0 if plan is None else len(plan.selected) * checked.count
     is_grouped = attention.query_groups or attention.key_groups
     made = len(checked.model.builders) + len(checked.wanted.labels)
-    if made * len(instances) > _INLINE_RESULTS:
+    if made * checked.count > _INLINE_RESULTS:
         return False
     if maps > _INLINE_MAPS or checked.request.options.is_large or instances.has_interventions or is_grouped:
         return False

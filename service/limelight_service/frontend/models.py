@@ -64,6 +64,7 @@ class Models:
         self.catalogue: Catalogue[Model] = Catalogue()
         self.catalogue.is_complete = False
         self._bounds = bounds
+        self._found: dict[_Key, Model] = {}  # by what callers named, until something changes
         self._usage: Usage[Model] = Usage()
         self._tasks: set[asyncio.Task[None]] = set()
         self._followers = [_Follower(self, engine) for engine in engines]
@@ -105,12 +106,16 @@ class Models:
 
         Raises: as `Catalogue.resolve`.
         """
-        model = self.catalogue.resolve(name, version, sees=sees).model
-        assert model is not None
+        model = self._found.get((name, version)) if sees(name) else None
+        if model is None:
+            model = self.catalogue.resolve(name, version, sees=sees).model
+            assert model is not None
+            self._found[name, version] = model
         self._usage.enter(model)
         return model, partial(self._usage.leave, model)
 
     def _note_change(self) -> None:
+        self._found.clear()
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -62,8 +62,7 @@ def test_what_the_engine_tells_is_found_under_the_documented_names() -> None:
     for stage in Stage:
         metrics.stage("han", stage, 0.01)
     metrics.batch("han", 4, 100, 28)
-    metrics.queued("han", 3)
-    metrics.in_flight("han", 1)
+    metrics.watch(lambda: {"han": (3, 1)})
     metrics.rejected(Rejection.QUEUE_FULL, 5)
     metrics.attention_bytes("han", 4096)
     values = counted(metrics)
@@ -274,9 +273,9 @@ def test_several_processes_are_summed_up_and_levels_are_those_of_the_living() ->
         metrics.model("han", 1, ready=metrics is other, digest="d", provider="p")
         metrics.batch("han", 2, 10, 0)
         metrics.stage("han", Stage.COMPUTE, 0.5)
-        metrics.in_flight("han", 3)
+        metrics.watch(lambda: {"han": (0, 3)})
     mine.model("han", 1, ready=True, digest="d", provider="p")
-    mine.in_flight("han", 1)
+    mine.watch(lambda: {"han": (0, 1)})
     others = sent([mine.snapshot(), other.snapshot(), without_gauges(ended.snapshot())])
     values = parsed(generate_latest(SnapshotCollector(lambda: others)))
     assert values['limelight_tokens_total{kind="real",model="han"}'] == 20

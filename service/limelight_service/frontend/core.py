@@ -131,9 +131,7 @@ class Core:
         try:
             if checked.plan is not None:
                 validation.check_sequences(checked.schema, checked.wanted.generation, checked.wanted.attention)
-            before = time.perf_counter_ns()
             prepared = await self._prepared(checked, call)
-            preprocess = time.perf_counter_ns() - before
             held = self._hold(checked, prepared)
             try:
                 prepared = await self._intervened(checked, prepared, call)
@@ -151,7 +149,7 @@ class Core:
         held.keep_only(2 * len(data))  # this, and the transport's copy
         call.when_sent(held.release)
         encoding = time.perf_counter_ns() - before + sum([each.nanoseconds for each in parts])
-        self._count_answered(checked, parts, preprocess, encoding, started, call)
+        self._count_answered(checked, parts, call.durations["preprocess"], encoding, started, call)
         if self._signals is not None:
             place = random.randrange(len(prepared))
             one, seed = prepared[place], parts[place].result.seed

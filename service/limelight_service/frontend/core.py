@@ -34,7 +34,6 @@ from limelight_service.frontend.calls import (
 from limelight_service.frontend.interventions import given_bytes, intervened_bytes, with_interventions
 from limelight_service.frontend.lateness import check_in_time
 from limelight_service.frontend.models import Model, Models
-from limelight_service.frontend.options import check_options
 from limelight_service.frontend.preprocessing import PreprocessingPool
 from limelight_service.frontend.results import Answered
 from limelight_service.frontend.signals import AttentionSignals
@@ -327,7 +326,7 @@ class Core:
             raise WrongModelError(f"{schema.name} does not generate; Predict and Attend answer for it")
         limit, options = min(self._settings.max_response_bytes, call.limit or sys.maxsize), request.options
         if options.is_large:
-            wanted = await self.on_thread(partial(check_options, schema, options, limit), call)
+            wanted = await self.on_thread(partial(validation.check_options, schema, options, limit), call)
         else:
             wanted = model.check(options, limit)
         checked = CheckedCall(model, wanted, request)

@@ -8,10 +8,11 @@ from typing import Any
 
 from limelight_bundle.errors import LimelightError
 from limelight_bundle.preprocess import Bounds
-from limelight_service.frontend.options import CallOptions, Wanted, check_options
+from limelight_service.frontend.options import CallOptions, Wanted
 from limelight_service.frontend.results import ResultBuilder, result_builders
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.frontend.sizes import AnswerSizes
+from limelight_service.frontend.validation import check_options
 from limelight_service.ipc.boundary import ServedModel
 from limelight_service.ipc.client import EngineClient
 from limelight_service.repository.catalogue import Catalogue, State, VersionStatus, everything

@@ -18,6 +18,7 @@ from limelight_service.codecs.v1.responses import (
     LabelEncoder,
     MapStreamMessages,
 )
+from limelight_service.codecs.v1.status import status_message
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest
 from limelight_service.frontend.core import Core
@@ -32,11 +33,6 @@ from limelight_service.security.caller import Globs
 
 SERVICE = service_pb2.DESCRIPTOR.services_by_name["AttentionService"].full_name
 
-_STATES = {
-    State.LOADING: service_pb2.MODEL_STATE_LOADING,
-    State.READY: service_pb2.MODEL_STATE_READY,
-    State.FAILED: service_pb2.MODEL_STATE_FAILED,
-}
 # Bytes of attention options up to which they are translated on the event loop, and kept for the next call.
 _SMALL_OPTIONS = 256
 _MOST_KEPT = 64
@@ -224,16 +220,6 @@ def _described(schema: ModelSchema) -> bytes:
         for provider, nodes in graph.nodes.items():
             message_of_graph.nodes.add(provider=provider, nodes=nodes)
     return response.SerializeToString()
-
-
-def status_message(status: VersionStatus[Model]) -> service_pb2.ModelStatus:
-    """Give the state of a version as a message."""
-    message = service_pb2.ModelStatus(state=_STATES[status.state], reason=status.reason, is_default=status.is_default)
-    message.model.name, message.model.version = status.name, status.version
-    if status.model is not None:
-        description = status.model.schema.description
-        message.title, message.task = description.title, description.task
-    return message
 
 
 def _entry(status: VersionStatus[Model]) -> _Entry:

@@ -2,19 +2,21 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Array, Instance
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.frontend.interventions import Intervention
-from limelight_service.frontend.models import Model
 from limelight_service.frontend.options import CallOptions, Wanted
 from limelight_service.frontend.results import TypedResult
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.frontend.sizes import RowBounds
 from limelight_service.ipc.boundary import RowResult
 from limelight_service.observability.counters import Snapshot
+
+if TYPE_CHECKING:
+    from limelight_service.frontend.models import Model
 
 # The bytes of an answer from which it is made on a thread, and as many as take the time of one typed result.
 _LARGE_ANSWER = 2**18
@@ -76,7 +78,7 @@ class CallRequest:
     the default. encode_labels: a label set as the protocol sends it.
     """
 
-    model: str | Model
+    model: "str | Model"
     version: int
     instances: InstanceSource
     encode_labels: Callable[[ModelSchema, Labels], bytes]
@@ -110,7 +112,7 @@ class CheckedCall:
     alone.
     """
 
-    model: Model
+    model: "Model"
     wanted: Wanted
     request: CallRequest
     stream_limit: int | None = None

@@ -13,7 +13,6 @@ from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CheckedCall, InstanceSource, PreparedInstance
 from limelight_service.frontend.interventions import given_bytes, intervened_bytes, with_interventions
 from limelight_service.frontend.lateness import check_in_time
-from limelight_service.frontend.models import Model
 from limelight_service.frontend.preprocessing import PreprocessingPool
 from limelight_service.frontend.sizes import Measured, check_computed, check_given
 from limelight_service.ipc.boundary import WaitEstimate
@@ -58,7 +57,7 @@ class Preparation:
         count = call.rows = checked.count
         started = time.perf_counter_ns()
         is_light = _is_light(checked, instances)
-        self._check_in_time(checked.model, count, call, threads=not is_light)
+        self._check_in_time(checked, call, threads=not is_light)
         if call.caller.name:
             call.when_sent(self._quotas.take(call.caller, count))
 
@@ -105,7 +104,7 @@ class Preparation:
         finally:
             self._preprocessed[key] -= count
 
-    def _check_in_time(self, model: Model, rows: int, call: Call, *, threads: bool) -> None:
+    def _check_in_time(self, checked: CheckedCall, call: Call, *, threads: bool) -> None:
         """Refuse rows that would be late. Where none of their model is under way, the engine's estimate does not count:
         an old one may be wrong, and only calls tell.
 
@@ -114,7 +113,8 @@ class Preparation:
         """
         if call.deadline is None:
             return
-        engine, name, version = model.engine(), model.schema.name, model.schema.version
+        engine, rows = checked.model.engine(), checked.count
+        name, version = checked.schema.name, checked.schema.version
         ahead = self._preprocessed[name, version]
         is_known = ahead or engine.under_way(name, version)
         estimate = engine.wait(name, version) if is_known else WaitEstimate()

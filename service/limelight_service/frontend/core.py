@@ -214,7 +214,7 @@ class Core:
                         yield event
                     else:
                         part = _Part(None, event, 0)
-                        self._count_answered(checked, [part], one.nanoseconds, event.reduce_nanoseconds, started, call)
+                        self._count_answered(checked, [part], one.nanoseconds, 0, started, call)
                         (predicted,) = await self.made(checked, [partial(_predicted, checked, one, event)], call)
                         yield predicted
 
@@ -339,9 +339,11 @@ class Core:
         call.durations["compute"] = max([each.compute for each in timings])
         if call.trace is not None:
             _trace_engine(results, call.trace)
+        is_sent = parts[0].encoded is None  # token by token
+        if not is_sent:
             call.traced("encode", encode)
         encode += sum([each.reduce_nanoseconds for each in results])
-        if parts[0].encoded is not None:
+        if not is_sent:
             self.stage(Stage.ENCODE, encode, call)
         if checked.plan is not None:
             self._count_weights(call, *(each for result in results for each in _maps(result)))

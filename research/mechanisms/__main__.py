@@ -5,7 +5,7 @@
     python -m research.mechanisms run --minutes 60   # for so long
     python -m research.mechanisms latency            # ONNX Runtime's time for exported graphs that have none
     python -m research.mechanisms status             # what is there
-    python -m research.mechanisms write              # the page, and its pictures
+    python -m research.mechanisms write              # the tables and the pictures
 
 Each run appends its result to research/records/mechanisms.jsonl.xz and is never repeated; one that was interrupted is.
 Real data sets are found at --data, LIMELIGHT_DATA or ../shared/data; tasks without theirs are named and left out.
@@ -22,10 +22,11 @@ import torch
 from research.mechanisms import tasks
 from research.mechanisms.jobs import missing, plan, status
 from research.mechanisms.latency import time_graphs
-from research.mechanisms.page import page
+from research.mechanisms.page import picks, tables
 from research.mechanisms.pictures import pictures, save
 from research.mechanisms.results import FILE, Results
 from research.mechanisms.summary import standings
+from research.replication.tables import with_tables
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -85,9 +86,11 @@ def work(results: Results, minutes: float, only: set[str]) -> None:
 
 
 def write(results: Results) -> None:
-    """The page and its pictures."""
+    """Write the tables, that of advice on the page, and the pictures."""
     found = standings(results)
-    (DOCS / "mechanisms.md").write_text(page(results, found), encoding="utf-8")
+    page, record = DOCS / "mechanisms.md", DOCS / "records" / "mechanisms.md"
+    page.write_text(with_tables(page.read_text(encoding="utf-8"), {"picks": picks(found)}), encoding="utf-8")
+    record.write_text(tables(found), encoding="utf-8")
     (DOCS / "pictures").mkdir(exist_ok=True)
     for name, picture in pictures(found).items():
         save(picture, DOCS / "pictures" / f"mechanisms-{name}.svg")

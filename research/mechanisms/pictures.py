@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from research.mechanisms.line import FROZEN, UNIFORM
-from research.mechanisms.prose import listed, wrapped
 from research.mechanisms.summary import Row, Standings
 
 # Okabe and Ito (2008): told apart by people of any colour vision.
@@ -179,22 +178,3 @@ def mean_entropy(row: Row) -> Points:
     steps, _ = max(known, key=lambda each: each[0][-1])
     values = np.mean([np.interp(steps, *each) for each in known], axis=0)
     return [(float(step), float(value)) for step, value in zip(steps, values, strict=True)]
-
-
-def decided(found: Sequence[Standings]) -> str:
-    """What the picture of entropies shows: how decided those are in the end that have most right answers."""
-    ends = {
-        each.task.name: each.best.figures["entropy"]
-        for each in found
-        if each.task.drawn and "entropy" in each.best.figures
-    }
-    near = [f"{name} ({value:.2f})" for name, value in ends.items() if value >= 0.5]
-    far = [f"{name} ({value:.2f})" for name, value in ends.items() if value < 0.5]
-    parts = [f"near an average on {listed(near)}" if near else "", f"decided on {listed(far)}" if far else ""]
-    said = (
-        "All scores begin equally decided; what alignments make of them is their own. Every mechanism is a line, the"
-        " mean of its seeds (a run that ended keeps its last value), the darker the more answers are right."
-    )
-    if ends:
-        said += f" The one with most right answers ends {', '.join(filter(None, parts))}."
-    return wrapped(said)

@@ -1,10 +1,9 @@
-"""Trains the models of docs/results.md, collects what was measured, and writes its pages.
+"""Trains the models of docs/results.md, collects what was measured, and writes its tables.
 
     python -m research.replication train --data ../shared/data    one run after another; Ctrl-C and again goes on
     python -m research.replication beams ROW ...                  of rows that write texts, what several beams add
     python -m research.replication collect                        runs/results/*/*.json -> records/training.json.xz
-    python -m research.replication write                          records/training.json.xz -> docs/results*.md
-    python -m research.replication show                           prints every run, command, map and head of the record
+    python -m research.replication write                          records/training.json.xz -> tables of docs/results.md
 
 Only figures are kept, never a row of the data.
 """
@@ -20,8 +19,8 @@ from typing import Any
 
 from benchmarks.records import ROOT, read, write
 from research.replication.beams import served
-from research.replication.page import details, pages
-from research.replication.runs import PAGES, RECORD, RUNS, TABLE
+from research.replication.page import pages
+from research.replication.runs import RECORD, RUNS, TABLE
 
 _BEAMS = "beams.json"
 _PLACES = ("path", "gold", "columns")  # of files: the command says them
@@ -66,9 +65,9 @@ def collect() -> None:
 
 
 def main() -> None:
-    """Do one of the five."""
+    """Do one of the four."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=("train", "beams", "collect", "write", "show"))
+    parser.add_argument("task", choices=("train", "beams", "collect", "write"))
     parser.add_argument("names", nargs="*", help="rows, all where none is named")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--minutes", type=float, default=0.0, help="time limit of a run")
@@ -80,11 +79,9 @@ def main() -> None:
             (RUNS / name / _BEAMS).write_text(json.dumps(served(RUNS / name), indent=1) + "\n")
     elif options.task == "collect":
         collect()
-    elif options.task == "show":
-        print(details(read(RECORD)), end="")
     else:
-        for name, text in pages(read(RECORD)).items():
-            (PAGES / name).write_text(text)
+        for page, text in pages(read(RECORD)).items():
+            page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

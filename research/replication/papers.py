@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from limelight_models.index import ZOO, published
+from research.mechanisms.statistics import holm
 from research.replication.differences import (
     ALIGNMENT_ERRORS,
     ALONE,
@@ -12,10 +13,8 @@ from research.replication.differences import (
     SHOWN,
     Difference,
     differences,
-    holm,
 )
 from research.replication.figures import WEIGHT, Record, is_made
-from research.replication.names import title
 from research.replication.tables import written
 
 _GATE, _CROSS = f"{WEIGHT}, gate.0", f"{WEIGHT}, decoder.cross"
@@ -228,6 +227,11 @@ def compared(record: Record) -> list[Compared]:
     ]
     adjusted = holm([None if found is None else found.p_value(claim.less) for claim, _, found in pairs])
     return [Compared(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
+
+
+def title(model: str) -> str:
+    """Write the name by which a model is trained."""
+    return f"`{model}`"
 
 
 def papers(comparisons: Sequence[Compared], record: Record) -> list[str]:

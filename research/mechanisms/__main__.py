@@ -1,6 +1,5 @@
 """Attention mechanisms on equal terms, each where its idea can act: the study behind docs/mechanisms.md.
 
-    python -m research.mechanisms plan               # what is trained on what, how often, and for how long
     python -m research.mechanisms run                # what is missing, one run after the other
     python -m research.mechanisms run --minutes 60   # for so long
     python -m research.mechanisms latency            # ONNX Runtime's time for exported graphs that have none
@@ -20,7 +19,7 @@ from pathlib import Path
 import torch
 
 from research.mechanisms import tasks
-from research.mechanisms.jobs import missing, plan, status
+from research.mechanisms.jobs import missing, status
 from research.mechanisms.latency import time_graphs
 from research.mechanisms.page import picks, tables
 from research.mechanisms.pictures import pictures, save
@@ -33,7 +32,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("plan", "run", "latency", "status", "write"))
+    parser.add_argument("command", choices=("run", "latency", "status", "write"))
     parser.add_argument("--data", type=Path, help="folder of the data sets")
     parser.add_argument("--results", type=Path, default=FILE, help="the file of results")
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no run after so many")
@@ -48,8 +47,6 @@ def main() -> None:
     results = Results(arguments.results)
     only = set(filter(None, arguments.task.split(",")))
     match arguments.command:
-        case "plan":
-            print("\n".join(plan()))
         case "run":
             try:
                 work(results, arguments.minutes, only)

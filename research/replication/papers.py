@@ -73,10 +73,7 @@ CLAIMS = (
     ),
     Claim("Yang 2016", "attention beats averages of words and sentences", "han", ("han-mean",)),
     Claim(
-        "Li 2018",
-        "transfer beats the labelled domain alone, and pivots alone",
-        "hatn",
-        ("hatn-source", "hatn-pnet"),
+        "Li 2018", "transfer beats the labelled domain alone, and pivots alone", "hatn", ("hatn-source", "hatn-pnet")
     ),
     Claim("Vaswani 2017", "attention alone beats recurrence with attention", "transformer", ("bahdanau",)),
     Claim(
@@ -118,12 +115,7 @@ CLAIMS = (
         figure="told apart",
         own=True,
     ),
-    Claim(
-        "Kiela 2018",
-        "several embeddings beat each alone",
-        "dme",
-        ("dme-neighbours", "dme-spelling", "dme-learned"),
-    ),
+    Claim("Kiela 2018", "several embeddings beat each alone", "dme", ("dme-neighbours", "dme-spelling", "dme-learned")),
     Claim("Kiela 2018", "and all of them beside each other", "dme", ("dme-concatenated",)),
     Claim(
         "Kiela 2018",
@@ -134,12 +126,7 @@ CLAIMS = (
     Claim("Shen 2018", "self-attention beats a BiLSTM of its size", "disan", ("disan-bilstm",)),
     Claim("Shen 2018", "attention among chosen tokens beats that among all", "resan", ("resan-soft",)),
     Claim("Sukhbaatar 2015", "several hops beat one", "memn2n", ("memn2n-one",)),
-    Claim(
-        "Cui 2017",
-        "a second attention beats the average of the first",
-        "aoa-reader",
-        ("aoa-reader-average",),
-    ),
+    Claim("Cui 2017", "a second attention beats the average of the first", "aoa-reader", ("aoa-reader-average",)),
     Claim(
         "Barbieri 2018",
         "weights for each label beat one row of weights for all",

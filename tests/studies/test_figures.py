@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from benchmarks.records import read
@@ -17,14 +16,16 @@ from limelight_models.attention import Attention
 from limelight_models.attention.score import Additive, ScaledDot, Score
 from limelight_models.data import recall, transductions
 from limelight_models.data.dataset import Dataset, Example
+from research.mechanisms import page as mechanisms
 from research.mechanisms import reading, run
 from research.mechanisms.lines import lines
 from research.mechanisms.looks import CHECKS, Agreement, normalised_entropy, shares
 from research.mechanisms.permuted import shuffled
-from research.mechanisms.results import Results, packed, unpacked
+from research.mechanisms.results import Results
 from research.mechanisms.start import equal_start
 from research.mechanisms.statistics import Effect, effect, holm, seed_variance, smallest_difference
 from research.mechanisms.subject import Map
+from research.mechanisms.summary import standings
 from research.mechanisms.tasks import TASKS
 from research.replication import page as claims
 from research.replication.differences import Difference, differences, newcombe
@@ -184,11 +185,6 @@ def test_a_difference_of_the_smallest_size_is_found_four_times_out_of_five() -> 
     assert np.mean([drawn(size, number).low > 0 for number in range(300)]) == pytest.approx(0.8, abs=0.07)
 
 
-@given(arrays(bool, st.integers(0, 70)))
-def test_right_answers_are_read_as_they_were_written(right: np.ndarray) -> None:
-    np.testing.assert_array_equal(unpacked(packed(right), len(right)), right)
-
-
 def test_shares_differ_by_what_newcombe_has_in_his_table() -> None:
     # Newcombe (1998), table II, method 10: 56/70 - 48/80 and 9/10 - 3/10.
     assert newcombe(56 / 70, 48 / 80, 70, 80) == pytest.approx((0.0524, 0.3339), abs=1e-4)
@@ -234,7 +230,10 @@ def test_differences_and_their_p_values() -> None:
 
 def test_the_tables_are_those_of_the_records() -> None:
     for file, text in (*claims.pages(read(RECORD)).items(), *signals.pages(Results(signals.FILE)).items()):
-        assert text in file.read_text(encoding="utf-8")
+        assert file.read_text(encoding="utf-8") == text
+    found = standings(Results())
+    assert (signals.PAGE.parent / "records" / "mechanisms.md").read_text(encoding="utf-8") == mechanisms.tables(found)
+    assert "".join(mechanisms.picks(found)) in (signals.PAGE.parent / "mechanisms.md").read_text(encoding="utf-8")
 
 
 def test_facts_weights_and_pictures_of_the_other_studies() -> None:

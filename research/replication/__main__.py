@@ -31,6 +31,8 @@ def train(data: Path, rows: Sequence[Run], minutes: float) -> None:
     """Train what is not finished, one run after another."""
     for run in rows:
         folder = RUNS / run.name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _COMMAND).write_text(run.command)
         if (folder / "metrics.json").exists() and json.loads((folder / "metrics.json").read_text())["finished"]:
             continue
         begun = (folder / "resume.safetensors").exists()
@@ -43,7 +45,6 @@ def train(data: Path, rows: Sequence[Run], minutes: float) -> None:
             check=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
-        (folder / _COMMAND).write_text(run.command)
 
 
 def collect() -> None:
@@ -51,6 +52,8 @@ def collect() -> None:
     record: dict[str, Any] = read(RECORD)
     for file in sorted(RUNS.glob(f"*/{_COMMAND}")):
         folder = file.parent
+        if not (folder / "metrics.json").exists():
+            continue
         config, metrics = (json.loads((folder / f"{name}.json").read_text()) for name in ("config", "metrics"))
         for place in _PLACES:
             config["data"].pop(place, None)

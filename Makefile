@@ -83,7 +83,7 @@ docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again: from the 
 site: $(VENV)/dev.stamp  ## Builds the documentation as a site in build/site; a broken link is an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md and its annex, in an hour; wants a quiet machine.
+performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md and its tables, in an hour; wants a quiet machine.
 	for each in serving attend_stream generation precision; do $(BIN)/python -m benchmarks.awake $$each --keep || exit 1; done
 	for each in overload frontends; do $(BIN)/python -m benchmarks.$$each --keep || exit 1; done
 	$(BIN)/python -m benchmarks.performance_page

@@ -140,7 +140,7 @@ def results(name: str) -> str:
     """Link to its figures; empty where none were measured."""
     measured = read(RECORD)
     if any(published(each.better) == name for each in CLAIMS):
-        return "[results](results-comparisons.md#what-the-papers-claim)"
+        return "[results](records/results.md#what-the-papers-claim)"
     return "[results](results.md)" if any(published(run["model"]) == name for run in measured.values()) else ""
 
 

@@ -1,6 +1,6 @@
-"""Writes docs/performance.md and its annex from tools/benchmarks/results: `python -m benchmarks.performance_page`.
+"""Writes docs/performance.md and docs/records/performance.md, its tables, from tools/benchmarks/results.
 
-It reads records alone and imports no benchmark.
+`python -m benchmarks.performance_page` reads records alone and imports no benchmark.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from benchmarks.serving.figures import ECHO_SERVER, LIMELIGHT, MLSERVER, TRITON,
 from benchmarks.tables import cell, number, ratio, table
 
 PAGE = ROOT / "docs" / "performance.md"
-ANNEX = ROOT / "docs" / "performance-annex.md"
+TABLES = ROOT / "docs" / "records" / "performance.md"
 PREDICT, ALL_MAPS, ONE_ROW = "Predict", "Attend, all maps", "Attend, one row"
 CALLERS = (1, 8, 32, 64)
 _LENGTHS = {"32": "32 tokens", "128": "128 tokens", "mixed": "mixed lengths"}
@@ -45,6 +45,8 @@ def page(folder: Path = RESULTS) -> str:
         *table(["answers a second", "callers", "Limelight", "Triton", "ONNX Runtime alone"], rows),
         "",
         *_wrapped(_verdicts(medians, overload, frontends, has_gpu=(folder / "gpu.json.xz").exists())),
+        "",
+        *_wrapped(LIMITS),
     ]
     return "\n".join([*parts, ""])
 
@@ -128,17 +130,17 @@ def _verdicts(medians: Medians, overload: Record, frontends: Record, *, has_gpu:
         tiny=number(_rate(tiny)),
         echo=number(_rate(echo)),
         least=min(each["goodput"] / each["capacity"] for each in beyond),
-        gpu="figures are in the annex" if has_gpu else _UNMEASURED,
+        gpu="figures are among the tables" if has_gpu else _UNMEASURED,
         most=max(each["goodput"] / each["capacity"] for each in beyond),
         **_gains(frontends),
     )
 
 
-def annex(folder: Path = RESULTS) -> str:
-    """Write the annex: method, all tables, and how to measure again."""
+def tables(folder: Path = RESULTS) -> str:
+    """Write the record of tables: method, every table, and how to measure again."""
     results = Results.load(folder / "serving.json.xz")
     medians = Medians(results.rows)
-    head = ANNEX_HEADER.format(machine=results.machine, commit=results.commit, **results.settings)
+    head = TABLES_HEADER.format(machine=results.machine, commit=results.commit, **results.settings)
     lines = _wrapped(head)
     for lengths in _LENGTHS:
         lines += ["", *_predict(medians, lengths)]
@@ -149,7 +151,7 @@ def annex(folder: Path = RESULTS) -> str:
             lines += ["", *_wrapped(text.format(**record)), "", *_columns(record["rows"], columns)]
     if (file := folder / "gpu.json.xz").exists():
         lines += ["", *_gpu(read(file))]
-    return "\n".join([*lines, "", *_wrapped(LIMITS), ""])
+    return "\n".join([*lines, ""])
 
 
 def _gpu(record: Mapping[str, Any]) -> list[str]:
@@ -264,7 +266,7 @@ HEADER = """# Performance: when to choose Limelight
 
 Written by `python -m benchmarks.performance_page` from `tools/benchmarks/results`; do not edit. Measured on {machine},
 at commits {serving} (serving), {generation} (generation) and {overload} (overload).
-[The annex](performance-annex.md) has the method and all tables.
+[A record](records/performance.md) has the method and all tables.
 
 The model is a Transformer encoder of 6 layers, 384 wide, with 12 heads, in float32 on ONNX Runtime. Triton runs the
 same graph in its Python backend, tuned for each row. Mixed lengths are log-normal with a median of 28 tokens."""
@@ -287,11 +289,11 @@ limits calls in front.
 
 **On GPUs**: {gpu}."""
 
-ANNEX_HEADER = """# Performance: annex for engineers
+TABLES_HEADER = """# Tables of performance
 
-Written by `python -m benchmarks.performance_page` from `tools/benchmarks/results`; do not edit. `make performance`
-measures everything again in an hour (`make peers` installs the other servers first); each script has `--help` and
-shorter runs.
+The figures behind [the page](../performance.md), written with it by `python -m benchmarks.performance_page`.
+`make performance` measures everything again in an hour (`make peers` installs the other servers first); each script
+has `--help` and shorter runs.
 
 ## Serving beside the runtime and other servers
 
@@ -405,4 +407,4 @@ LIMITS = """## What limits it
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    ANNEX.write_text(annex(), encoding="utf-8")
+    TABLES.write_text(tables(), encoding="utf-8")

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from limelight_bundle.values import Sentences, Text
-from limelight_export.tracing.shared_trace import build_graphs_in_shared_traces
+from limelight_export.execution.pytorch_runner import copy_for_export
+from limelight_export.tracing.build import build_graphs
 from limelight_models.catalogue.registry import MECHANISMS
 from limelight_models.data import inference, recall, transductions
 from limelight_models.data.dataset import Dataset, Example
@@ -280,9 +281,9 @@ def test_every_mechanism_that_is_timed_can_be_built_and_one_of_them_takes_time(t
     for line in timed.values():
         latency.build(line)
     key = "scaled multiplicative × soft (global)"
-    built = {key: latency.build(timed[key])}
-    graphs = build_graphs_in_shared_traces(built)
-    assert 0 < latency.latency(graphs[key], built[key][1], latency.SIZES[latency.kind_of(timed[key].latency)]) < 1000
+    model, card = latency.build(timed[key])
+    (graph,) = build_graphs(copy_for_export(model), card)
+    assert 0 < latency.latency(graph, card, latency.SIZES[latency.kind_of(timed[key].latency)]) < 1000
     results = Results(tmp_path / "results.jsonl")
     results.add("latency", key, 0, ms=1.0)
     waiting = latency.by_task(timed, results)

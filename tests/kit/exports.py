@@ -28,6 +28,7 @@ from tokenizers import Tokenizer
 from limelight_bundle.reader import BundleFolder, read_bundle
 from limelight_bundle.writer import target_folder, write_bundle
 from limelight_export import pipeline
+from limelight_export.execution.pytorch_runner import copy_for_export
 from limelight_export.exported_graph import ExportedGraph
 from limelight_export.importing.huggingface import importer
 from limelight_export.tracing import build
@@ -42,7 +43,11 @@ def export_model(trained: TrainedModel, repository: Path, *, version: int = 0, *
     target_folder(repository, trained.card.description.name, version)
 
     def make(folder: Path) -> None:
-        pipeline.export_model(trained, folder, **options)
+        known = dict(options)
+        if not {"graphs", "half_weights"} & options.keys():  # graphs of every precision are made of the same traces
+            model, changed = copy_for_export(trained.model), options.get("interventions", False)
+            known["graphs"] = build_graphs(model, trained.card, interventions=changed)
+        pipeline.export_model(trained, folder, **known)
 
     return _placed(_kept(make, "model", trained, options), repository, version)
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from limelight_export.tracing.shared_trace import MAX_MODELS_PER_TRACE
 from limelight_export.tracing.trace import OPSET, without_needless_work
 from limelight_models.catalogue.mechanism import Axes, Mechanism, Sizes, attention_inputs
 from limelight_models.catalogue.registry import MECHANISMS
 from tests.attention.checks import shaken
 from tests.attention.evidence import proof
+from tests.kit.shared_trace import MAX_MODELS_PER_TRACE
 
 pytestmark = pytest.mark.slow
 EXPORTED = Sizes(2, 3, 5)

@@ -17,7 +17,6 @@ import limelight
 from limelight_bundle.values import Image, Instance, Pair, TensorValue, Text, Value
 from limelight_export.conversion.float16 import convert_to_float16
 from limelight_export.pipeline import export_model
-from limelight_export.tracing.shared_trace import MAX_MODELS_PER_TRACE, build_graphs_in_shared_traces
 from limelight_export.verification.samples import make_samples
 from limelight_models.cards.card import TrainedModel, TrainingData
 from limelight_models.catalogue.registry import MECHANISMS
@@ -25,6 +24,7 @@ from limelight_models.training.session import slug
 from tests.attention.evidence import proof
 from tests.end_to_end.test_zoo import difference
 from tests.kit.serving import serving
+from tests.kit.shared_trace import MAX_MODELS_PER_TRACE, build_graphs_in_shared_traces
 from tests.kit.small_texts import INSTANCES, texts
 from tests.served_mechanisms import SERVED
 

@@ -3,7 +3,9 @@
 import gc
 import logging
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,9 +80,12 @@ def one_thread() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect what tests prove, in the process that sees all reports."""
+    """Collect what tests prove, in the process that sees all reports, and share a folder of exports with the others."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Evidence(), "evidence")
+        exports = tempfile.mkdtemp(prefix="limelight-exports-")
+        os.environ["LIMELIGHT_TEST_EXPORTS"] = exports  # of tests.kit.exports
+        config.add_cleanup(lambda: shutil.rmtree(exports, ignore_errors=True))
 
 
 class Evidence:

@@ -16,8 +16,8 @@ import torch
 import limelight
 from limelight.maps import AttentionMap
 from limelight.streams import StreamEvent
-from limelight_export.pipeline import export_model
 from tests.kit import bundles, tiny
+from tests.kit.exports import export_model
 from tests.kit.serving import Running, serving
 
 CHUNK = 4096

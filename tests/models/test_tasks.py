@@ -187,6 +187,8 @@ def test_spans() -> None:
     held = OneBatch([answers], batch)
     exact, overlap = task.judge(Says(), NO_CARD, held, [])
     assert exact.value == 0 and overlap.value == pytest.approx(2 / 3)  # words 2 to 3 beside word 2
+    one = Batch({**says, "end_scores": says["start_scores"]}, (0,), batch.target)  # word 2 alone
+    assert [each.value for each in task.judge(Says(), NO_CARD, OneBatch([answers], one), [])] == [1, 1]
     cut = task.stack([np.array([[-1, -1]])])
     assert float(task.loss(Says(), Batch(says, (0,), cut))[0]) == 0
 

@@ -81,14 +81,15 @@ def parts(network: Network) -> set[type[nn.Module]]:
 
 @pytest.mark.parametrize("model", PUBLISHED)
 def test_a_bundle_has_maps_as_large_as_what_they_look_at_and_equals_pytorch(model: str, served: Served) -> None:
-    """Rows of what is normalised sum to 1, or see nothing."""
+    """Over the socket, every variant; rows of what is normalised sum to 1, or see nothing."""
     for name in served.of(model):
         folder = served.bundles[name]
         described = {each.name: each for each in folder.bundle.description.maps}
-        for sample in read_samples(folder):
-            assert {each.partition(":")[0] for each in sample.maps} == set(described)
         assert all(each.absolute < 1e-4 for each in folder.bundle.parity)
-        for answer in ask(served.client, name, served.trained[name].examples):
+        answers = ask(served.client, name, served.trained[name].examples)
+        for answer, sample in zip(answers, read_samples(folder), strict=True):
+            assert {each.partition(":")[0] for each in sample.maps} == set(described)
+            assert difference(answer, sample) == ""
             for each in answer.maps:
                 shape = each.dense().shape
                 assert shape[:3] == (described[each.name].heads, len(each.query), len(each.key))

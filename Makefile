@@ -74,7 +74,7 @@ search: $(VENV)/dev.stamp  ## The tests of properties, with random cases that di
 docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again: from the models, the settings, and what tests of the mechanisms prove.
 	rm -f build/evidence.json
 	-$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder \
-	  tests/attention/test_oracles.py tests/attention/test_export.py tests/end_to_end/test_mechanisms.py
+	  tests/attention/test_mechanisms.py tests/end_to_end/test_mechanisms.py
 	$(BIN)/python -m tests.attention.evidence
 	$(BIN)/python -m tests.service.settings_table
 	$(BIN)/python -m tests.models.zoo_page

@@ -107,23 +107,6 @@ def test_a_step_of_training_moves_every_parameter_of_the_attention(name: str) ->
     assert unused == ({by_place[name]} if name in by_place else set())
 
 
-@pytest.mark.parametrize("name", ["additive", "hard", "attentive pooling", "rotatory attention", "hierarchical"])
-def test_a_model_learns_three_examples_by_heart(name: str) -> None:
-    model, card = made(name)
-    found = tensors(card, rows(card, EVERY[name].task))
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
-    model.train()
-    torch.manual_seed(1)
-    for _ in range(150):
-        drawn = {each.tensor.name: torch.rand_like(found[each.tensor.name]) for each in card.noise}
-        optimiser.zero_grad()
-        loss_of(model, {**found, **drawn}).backward()
-        optimiser.step()
-    model.eval()
-    with torch.no_grad():
-        assert model(**found).outputs["logits"].argmax(-1).equal(TARGET)
-
-
 @pytest.mark.parametrize("form", [None, EachToken, Stepwise])
 def test_the_unweighted_average_gives_every_word_the_same_weight(form: type | None) -> None:
     model, card = combine(UNIFORM, SOFT, texts(), form=form)

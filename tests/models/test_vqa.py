@@ -96,9 +96,7 @@ def spots(folder: Path) -> Path:
 
 
 @pytest.mark.usefixtures("tiny")
-@pytest.mark.parametrize(
-    "name", ["hiecoatt", "hiecoatt-alternating", "mcan", "psac", "psac-video", "san", "lxmert", "visualbert"]
-)
+@pytest.mark.parametrize("name", ["hiecoatt", "mcan", "psac-video", "lxmert"])
 def test_it_learns_from_files(name: str, tmp_path: Path) -> None:
     made = run(order(name, spots(tmp_path), tmp_path / "run", epochs=8, patience=8))
     assert losses(tmp_path / "run")[-1] < 0.95 * losses(tmp_path / "run")[0]

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import performance_page as pages
 from benchmarks import records
 from benchmarks.awake import awake
-from benchmarks.load.processor import family
+from benchmarks.processor import family
 from benchmarks.records import ROOT
 from benchmarks.tables import of_rows
 from limelight_service.settings import Settings

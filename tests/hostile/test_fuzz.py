@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.message import DecodeError
 
-from benchmarks.load.plan import OK
+from benchmarks.load import OK
 from hostile import page
 from hostile.fuzz import findings
 from hostile.fuzz.__main__ import record

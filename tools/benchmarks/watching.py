@@ -15,8 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from benchmarks.encoder import make_repository
-from benchmarks.load.generator import run_clean
-from benchmarks.load.plan import OK, Outcome, Plan, percentile
+from benchmarks.load import OK, Outcome, Plan, percentile, run_clean
 from benchmarks.process import ServerProcess
 from benchmarks.records import ROOT
 from benchmarks.serving.inputs import PREDICT_TINY, TINY_LENGTH, rows_of

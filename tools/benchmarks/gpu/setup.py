@@ -13,8 +13,7 @@ import grpc
 import limelight
 from benchmarks.demo_calls import LIST
 from benchmarks.gpu.models import ENCODERS
-from benchmarks.load.generator import run_clean
-from benchmarks.load.plan import OK, Plan, percentile
+from benchmarks.load import OK, Plan, percentile, run_clean
 from benchmarks.process import Process, ServerProcess, cores
 from limelight.v1 import service_pb2
 

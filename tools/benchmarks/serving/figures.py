@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmarks.load.plan import OK, Outcome, percentile
+from benchmarks.load import OK, Outcome, percentile
 from benchmarks.process import cores
 from benchmarks.records import read, write
 

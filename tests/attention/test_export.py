@@ -1,7 +1,6 @@
 """Every mechanism exports to ONNX with its weights as outputs, at sizes that were not exported."""
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,7 @@ from limelight_export.tracing.shared_trace import MAX_MODELS_PER_TRACE
 from limelight_export.tracing.trace import OPSET, without_needless_work
 from limelight_models.catalogue.mechanism import Axes, Mechanism, Sizes, attention_inputs
 from limelight_models.catalogue.registry import MECHANISMS
-from tests.attention.checks import shaken
-from tests.attention.evidence import proof
+from tests.attention.checks import check_takes_part, shaken
 
 pytestmark = pytest.mark.slow
 EXPORTED = Sizes(2, 3, 5)
@@ -84,7 +82,7 @@ def axes_by_input(mechanisms: list[Mechanism]) -> dict[tuple[str, str], Axes]:
 
 
 @pytest.mark.parametrize("mechanisms", GROUPS.values(), ids=GROUPS)
-def test_exported_graph_equals_pytorch(mechanisms: list[Mechanism], tmp_path: Path, record_property: Callable) -> None:
+def test_exported_graph_equals_pytorch(mechanisms: list[Mechanism], tmp_path: Path) -> None:
     inputs = example(mechanisms, EXPORTED)
     together = Together(mechanisms, list(inputs)).eval().requires_grad_(False)
     axes = axes_by_input(mechanisms)
@@ -112,4 +110,4 @@ def test_exported_graph_equals_pytorch(mechanisms: list[Mechanism], tmp_path: Pa
         for name, value, expected in zip(outputs, found, together(*tensors), strict=True):
             np.testing.assert_allclose(value, expected.numpy(), atol=1e-5, rtol=1e-4, err_msg=f"{name} at {sizes}")
     for mechanism, part in zip(mechanisms, together.parts, strict=True):
-        record_property(*proof("exported", mechanism, part))
+        check_takes_part(mechanism, part)

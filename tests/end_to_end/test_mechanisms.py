@@ -4,7 +4,7 @@ All of them are served by one server from one repository. Weights are random: wh
 answers, not to be right.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from limelight_export.verification.samples import make_samples
 from limelight_models.cards.card import TrainedModel, TrainingData
 from limelight_models.catalogue.registry import MECHANISMS
 from limelight_models.training.session import slug
-from tests.attention.evidence import proof
+from tests.attention.checks import check_takes_part
 from tests.end_to_end.test_zoo import difference
 from tests.kit.serving import serving
 from tests.kit.small_texts import INSTANCES, texts
@@ -106,7 +106,7 @@ def test_one_repository_serves_every_mechanism(client: limelight.Client) -> None
 
 @pytest.mark.parametrize("name", SERVED)
 def test_what_is_served_is_what_pytorch_answers_alone_and_in_a_batch(
-    name: str, client: limelight.Client, models: dict[str, TrainedModel], record_property: Callable
+    name: str, client: limelight.Client, models: dict[str, TrainedModel]
 ) -> None:
     model = models[name]
     instances = INSTANCES[SERVED[name].task]
@@ -121,7 +121,7 @@ def test_what_is_served_is_what_pytorch_answers_alone_and_in_a_batch(
             assert set(sample.maps) == stated
             assert difference(answer, sample) == ""
     mechanism = next(each for each in MECHANISMS if each.name == name)
-    record_property(*proof("served", mechanism, model.model))
+    check_takes_part(mechanism, model.model)
 
 
 def test_heads_that_differ_have_names(client: limelight.Client) -> None:

@@ -5,12 +5,12 @@ The table of those that users set in docs/serving.md, group by group, and that o
 
 import re
 from dataclasses import Field
-from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from benchmarks.records import ROOT
+from benchmarks.tables import fill
 from limelight_service.settings import public_settings
 
 SETTINGS, LIMITS = ROOT / "docs" / "serving.md", ROOT / "SECURITY.md"
@@ -21,14 +21,16 @@ _LIMIT = re.compile(r"max_.*|.*_(rows|bytes|calls|seconds|instances|threads|conn
 def settings() -> str:
     """Give the page of serving with the table that the settings make."""
     rows = [f"| `{each.name}` | {_default(each)} | {_meaning(each)} |" for each in public_settings()]
-    return _between(SETTINGS, "settings", ["| setting | default | meaning |", "|---|---|---|", *rows])
+    lines = ["| setting | default | meaning |", "|---|---|---|", *rows]
+    return fill(SETTINGS.read_text(encoding="utf-8"), {"settings": lines})
 
 
 def limits() -> str:
     """Give the page of security with the table that those settings make which bound something."""
     bounds = [each for each in public_settings() if _LIMIT.fullmatch(each.name)]
     rows = [f"| `--{each.name.replace('_', '-')}` | {_default(each)} | {_meaning(each)} |" for each in bounds]
-    return _between(LIMITS, "limits", ["| flag | default | what it bounds |", "|---|---|---|", *rows])
+    lines = ["| flag | default | what it bounds |", "|---|---|---|", *rows]
+    return fill(LIMITS.read_text(encoding="utf-8"), {"limits": lines})
 
 
 def _default(each: Field[Any]) -> str:
@@ -40,9 +42,3 @@ def _meaning(each: Field[Any]) -> str:
     rule = each.metadata["rule"]
     choices = f" One of {', '.join(rule.choices)}." if rule.choices else ""
     return f"{rule.summary}{choices}"
-
-
-def _between(page: Path, name: str, lines: list[str]) -> str:
-    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
-    before, rest = page.read_text(encoding="utf-8").split(begin)
-    return before + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1]

@@ -87,6 +87,15 @@ class Outcome:
         """Answers a second, as they came."""
         return self.done / self.seconds
 
+    @property
+    def cpu(self) -> float:
+        """Processor time of the server a call, in ms."""
+        return self.server_cpu / max(1, self.done) * 1e3
+
+    def milliseconds(self, share: float) -> float:
+        """The latency that this share (0 to 1) of the answered calls do not exceed, in ms."""
+        return percentile(self.latencies.get(OK, ()), share) * 1e3
+
     def goodput(self, deadline: float) -> float:
         """Answers a second that came before their deadline."""
         return sum(each <= deadline for each in self.latencies.get(OK, ())) / self.seconds

@@ -21,7 +21,7 @@ FOLDERS = {
 ASIDE = {
     "tests": ROOT / "tests",
     "research": ROOT / "research",
-    **{name: ROOT / "tools" / name for name in ("benchmarks", "hostile")},
+    **{name: ROOT / "tools" / name for name in ("benchmarks", "hostile", "pages")},
 }
 OURS = {*FOLDERS, *ASIDE}
 ALLOWED = {

@@ -22,11 +22,11 @@ from tests.attention.checks import (
     check_masked_keys_get_nothing,
     check_matches_oracle,
     check_normalised,
+    check_takes_part,
     in_double,
     run,
     shaken,
 )
-from tests.attention.evidence import proof
 from tests.oracles import ORACLES
 
 COLUMNS = ("dimensionality", "levels", "representations", "features", "queries")
@@ -86,12 +86,12 @@ def in_key_order(module: nn.Module) -> bool:
 
 @pytest.mark.parametrize("sizes", [Sizes(2, 3, 5), Sizes(1, 6, 4), Sizes(2, 1, 1)], ids=str)
 @each(MECHANISMS)
-def test_equals_the_equation(mechanism: Mechanism, sizes: Sizes, record_property: Callable) -> None:
+def test_equals_the_equation(mechanism: Mechanism, sizes: Sizes) -> None:
     """A brute-force transcription of its paper's; every mechanism has one."""
     assert {m.name for m in MECHANISMS} == set(ORACLES)
     module = shaken(mechanism.build())
     check_matches_oracle(mechanism, module, mechanism.inputs(sizes), ORACLES[mechanism.name])
-    record_property(*proof("oracle", mechanism, module))
+    check_takes_part(mechanism, module)
 
 
 def check_padding(mechanism: Mechanism, module: nn.Module, sizes: Sizes, seed: int, extra: int = 2) -> None:

@@ -4,7 +4,7 @@ All of them are served by one server from one repository. Weights are random: wh
 answers, not to be right.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from limelight_export.verification.samples import make_samples
 from limelight_models.cards.card import TrainedModel, TrainingData
 from limelight_models.catalogue.registry import MECHANISMS
 from limelight_models.training.session import slug
-from tests.attention.evidence import proof
+from tests.attention.checks import check_takes_part
 from tests.end_to_end.test_zoo import difference
 from tests.kit.serving import serving
 from tests.kit.shared_trace import MAX_MODELS_PER_TRACE, build_graphs_in_shared_traces
@@ -89,13 +89,13 @@ def open_in_float16(model: onnx.ModelProto) -> None:
 
 
 @pytest.mark.parametrize("share", range(len(SHARES)))
-def test_a_share_of_the_mechanisms_is_exported(share: int, exports: Exports, record_property: Callable) -> None:
+def test_a_share_of_the_mechanisms_is_exported(share: int, exports: Exports) -> None:
     """Each graph equals PyTorch at the sizes and under the padding of `verify`.
 
     Each share has a time limit of its own: on a busy machine all of them together take minutes.
     """
     for name in exports.fill(share):
-        record_property(*proof("exported", BY_NAME[name], exports.models[name].model))
+        check_takes_part(BY_NAME[name], exports.models[name].model)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_one_repository_serves_every_mechanism(client: limelight.Client) -> None
 
 @pytest.mark.parametrize("name", SERVED)
 def test_what_is_served_is_what_pytorch_answers_alone_and_in_a_batch(
-    name: str, client: limelight.Client, models: dict[str, TrainedModel], record_property: Callable
+    name: str, client: limelight.Client, models: dict[str, TrainedModel]
 ) -> None:
     model = models[name]
     instances = INSTANCES[SERVED[name].task]
@@ -129,7 +129,7 @@ def test_what_is_served_is_what_pytorch_answers_alone_and_in_a_batch(
         for answer, sample in zip(answers, expected, strict=True):
             assert set(sample.maps) == stated
             assert difference(answer, sample) == ""
-    record_property(*proof("served", BY_NAME[name], model.model))
+    check_takes_part(BY_NAME[name], model.model)
 
 
 def test_heads_that_differ_have_names(client: limelight.Client) -> None:

@@ -96,6 +96,6 @@ def test_a_soak_is_read_back_and_written_as_a_page(tmp_path: Path) -> None:
     found.save(tmp_path / "soak.json.xz")
     assert Soak.load(tmp_path / "soak.json.xz") == found
     said = page.page(tmp_path)
-    assert "A soak of 6 minutes" in said
+    assert "6 minutes on here, at commit c0ffee." in said
     assert "| good calls failed or mixed | 0 | 0 | met |" in said
     assert said.count("| 1 | 100 |") == 12

@@ -13,10 +13,11 @@ import limelight_models.zoo
 from limelight_export.pipeline import export_model
 from limelight_models import index
 from limelight_models.index import ZOO, Entry
+from pages import models as page_of_models
 from tests.end_to_end.test_zoo import ask, difference, pytorch
 from tests.kit import small
 from tests.kit.serving import serving
-from tests.models import test_zoo, zoo_page
+from tests.models import test_zoo
 from tests.models.runs import losses, order, run
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -44,7 +45,7 @@ def test_a_model_is_checked_described_and_listed_by_its_file_and_its_line(made_u
     test_zoo.test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_say(made_up)
     test_zoo.test_an_instance_is_answered_the_same_in_any_company(made_up)
     test_zoo.test_without_the_mask_padding_changes_the_answer(made_up)
-    row = zoo_page.row(made_up)
+    row = page_of_models.row(made_up)
     assert row[1] == "Glance" and row[3] == "`limelight train glance`" and row[7] == "`pool`"
 
 

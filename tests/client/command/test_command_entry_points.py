@@ -62,6 +62,25 @@ def test_a_command_that_is_not_installed_says_how_to_install_it(run: Run, entry_
     assert errors.startswith("limelight: 'serve' needs missing_runtime, which is not installed: ")
 
 
+@pytest.mark.parametrize(
+    ("missing", "line", "extra"),
+    [
+        ("scipy", ("evaluate", "tiny", "--data", "x"), "evaluate"),
+        ("httpx", ("bench", "tiny", "--protocol", "http"), "bench"),
+    ],
+)
+def test_what_a_command_needs_beside_the_client_is_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch, missing: str, line: tuple[str, ...], extra: str
+):
+    for name in [each for each in sys.modules if each.startswith("limelight.cli.evaluate") or each == missing]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in [each for each in sys.modules if each.startswith("limelight.evaluation")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    status, _, errors = run(*line)
+    assert status == 1 and f"needs {missing}" in errors and f"client[{extra}]" in errors
+
+
 def test_what_is_missing_is_installed_into_the_environment_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "client").mkdir()
@@ -115,7 +134,7 @@ sys.exit(f"imported {heavy}" if heavy else status)
 
 def test_known_commands_lead_somewhere():
     for name, command in commands.KNOWN.items():
-        assert bool(command.function) != bool(command.extra), name
+        assert command.function or command.extra, name
         if command.function:
             assert callable(commands.load(name))
 

@@ -1,21 +1,20 @@
-"""Writes docs/coverage.md, the surveys' tables and what stands here: `python -m tests.models.coverage_page`."""
+"""The page docs/coverage.md: the surveys' tables, and what stands here."""
 
-from pathlib import Path
-
+from benchmarks.records import ROOT
 from limelight_models.catalogue.registry import MECHANISMS
 from limelight_models.index import ZOO
+from pages.models import file_of, standing_for
+from pages.survey_tables import CELLS
 from research.replication.tables import written
-from tests.models.survey_tables import CELLS
-from tests.models.zoo_page import file_of, standing_for
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "coverage.md"
+PAGE = ROOT / "docs" / "coverage.md"
 HEAD = """# What the surveys name, and what is here
 
 Written by `make docs` from the registry and the list of models. Do not edit.
 
 Each table of the surveys that lists mechanisms, papers or tasks, cell by cell. A row that begins with A to I is a
-mechanism, whose proofs are on [the page of the taxonomy](taxonomy.md); J and later are [published models](models.md)
-with [their results](results.md); *checkpoints* are kinds of Hugging Face models that [the import](import.md) reads.
+mechanism of [the taxonomy](taxonomy.md); J and later are [published models](models.md) with [their
+results](results.md); *checkpoints* are kinds of Hugging Face models that [the import](import.md) reads.
 **–** is a gap: nothing here stands for the cell. The table of seventeen papers is [on the page of
 models](models.md#the-surveys-table).
 
@@ -53,7 +52,3 @@ def described(row: str) -> str:
 
 def _link(text: str, module: str) -> str:
     return f"[{text}](../{file_of(module)})"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

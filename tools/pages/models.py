@@ -1,4 +1,4 @@
-"""Writes docs/models.md, where to find each published model: `python -m tests.models.zoo_page`.
+"""The page docs/models.md: where to find each published model.
 
 Names and ids are those of the index, papers and maps those of the cards, data those of the recipes and of the runs of
 docs/results.md.
@@ -14,11 +14,11 @@ from benchmarks.records import ROOT, read
 from limelight.v1 import model_pb2
 from limelight_models.data.generated import SETS
 from limelight_models.index import CONTROLS, ZOO, published, recipe, variants
+from pages.table_3 import AUTHORS, COLUMNS, DEPARTS, LACKS, ROWS
 from research.replication.papers import CLAIMS
 from research.replication.runs import RECORD, TABLE
 from research.replication.tables import written
 from tests.kit import small
-from tests.models.table_3 import AUTHORS, COLUMNS, DEPARTS, LACKS, ROWS
 
 PAGE = ROOT / "docs" / "models.md"
 HEAD = f"""# Published models
@@ -142,7 +142,3 @@ def results(name: str) -> str:
     if any(published(each.better) == name for each in CLAIMS):
         return "[results](records/results.md#what-the-papers-claim)"
     return "[results](results.md)" if any(published(run["model"]) == name for run in measured.values()) else ""
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,5 +1,5 @@
-"""Writes the tables of docs/performance.md and docs/records/performance.md from tools/benchmarks/results, each between its marks:
-`python -m benchmarks.performance_page`.
+"""Writes the tables of docs/performance.md and docs/records/performance.md from tools/benchmarks/results, each
+between its marks: `python -m benchmarks.performance_page`.
 
 It reads records alone and imports no benchmark.
 """

@@ -91,7 +91,7 @@ READING_RUNS = """
   have there; *strongest there*: how often the largest weight of a query is. Alignment errors are the error rate of Och
   and Ney (2003), on 447 sentences of another kind of text (parliament), each word linked to the one with most weight.
 - The eyes of show, attend and tell, of hierarchical co-attention, MCAN and PSAC know digits before anything is asked:
-  each cell learned to name the digit in whose box it lies (`models/limelight_models/zoo/vision_pretraining.py`), as
+  each cell learned to name the digit in whose box it lies (`models/limelight_models/recipes/vision_pretraining.py`), as
   those of the papers had learned ImageNet, or boxes and names. Which digit to look at, and when, is not taught by
   that; but an eye that knows nothing does not learn to see in so few epochs (show, attend and tell, *its eye taught
   nothing beforehand*).

@@ -1,15 +1,21 @@
-"""Choices of a model that follow from the data: the same for all models that read the same."""
+"""Choices of a model that follow from the data, and recipes: the same for all models that read the same."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from limelight_models.data import tokenizers
+from limelight_models.cards.card import Card
+from limelight_models.data import rows, tokenizers
 from limelight_models.data.dataset import DataError, Dataset, classes
+from limelight_models.data.folder import IMAGES, Kind
 from limelight_models.data.images import grey_levels
-from limelight_models.recipes.recipe import Blueprint
+from limelight_models.network import Network
+from limelight_models.recipes.recipe import TOKENIZER, Blueprint, Recipe
 from limelight_models.recipes.settings import Preset
+from limelight_models.tasks.classify import Classify
+from limelight_models.tasks.task import Task
 
 C = TypeVar("C")
+CLASSIFY = Classify()
 
 
 def fitting(config: Callable[..., C], **sizes: Any) -> C:
@@ -33,7 +39,7 @@ def of_texts(
         tokenizer = tokenize(tokenizers.texts_of(values), vocabulary=preset.vocabulary)
         labels = classes(dataset)
         made = config(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
-        return Blueprint(made, labels, {"tokenizer.json": tokenizer})
+        return Blueprint(made, labels, {TOKENIZER: tokenizer})
 
     return prepare
 
@@ -51,3 +57,35 @@ def of_pictures(config: Callable[..., C]) -> Callable[[Dataset, Preset], Bluepri
         return Blueprint(fitting(config, classes=len(labels), **pixels.sizes, **preset.sizes), labels, {})
 
     return prepare
+
+
+def classifying_texts(
+    config: type[C],
+    network: Callable[..., Network],
+    card: Callable[[Any, Blueprint[C]], Card],
+    builtin: Callable[..., Dataset] | None,
+    presets: Mapping[str, Preset],
+    *,
+    data: Kind = rows.TEXTS,
+    task: Task = CLASSIFY,
+    **more: Any,
+) -> Recipe[C]:
+    """The recipe of a model that puts texts, or what is made of texts, into classes. more: fields of `Recipe`."""
+    return Recipe(
+        config, network, card, task=task, data=data, prepare=of_texts(config), presets=presets, builtin=builtin, **more
+    )
+
+
+def classifying_pictures(
+    config: type[C],
+    network: Callable[..., Network],
+    card: Callable[[Any, Blueprint[C]], Card],
+    builtin: Callable[..., Dataset],
+    presets: Mapping[str, Preset],
+    **more: Any,
+) -> Recipe[C]:
+    """The recipe of a model that puts pictures into classes. more: fields of `Recipe`."""
+    prepare = of_pictures(config)
+    return Recipe(
+        config, network, card, task=CLASSIFY, data=IMAGES, prepare=prepare, presets=presets, builtin=builtin, **more
+    )

@@ -1,7 +1,6 @@
 """Shared by the sequence-to-sequence models: source and target, the generated sequence, vocabularies from the data."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from limelight_models.cards.card import Card
@@ -13,13 +12,13 @@ from limelight_models.data.dataset import Dataset
 from limelight_models.network import Network
 from limelight_models.recipes.recipe import Blueprint, Recipe
 from limelight_models.recipes.settings import Preset
+from limelight_models.recipes.sizes import Sizes
 from limelight_models.tasks.generate import Generate
 
 SOURCE, TARGET = "source.json", "target.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seq2SeqConfig:
+class Seq2SeqConfig(Sizes):
     """Sizes that all of them have. begin, end: the token put in first, and the one that ends a sequence."""
 
     source_vocabulary: int

@@ -10,7 +10,6 @@ from limelight_models.attention.features import (
     Alternating,
     ConcatProduct,
     Decomposable,
-    Hermitian,
     Interactive,
     LinearTransformation,
     MultiGrained,
@@ -149,10 +148,6 @@ def alternating_from_itself(s: Scale) -> Alternating:
     """The first sentence begins with an attention of its own, which asks nothing (BF eq. 7)."""
     start = SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=s.d, d_w=s.d_w)))
     return Alternating(over_first=additive(s), over_second=additive(s), d_query=s.d, start=start)
-
-
-def hermitian(s: Scale) -> Score:
-    return Hermitian(d_q=s.d, d_k=s.d, d_c=s.d)
 
 
 def decomposable(s: Scale) -> Score:

@@ -97,7 +97,7 @@ def card(network: RnnCapsule, blueprint: Blueprint[RnnCapsuleConfig]) -> Card:
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, dropout=0.1),
-    "demo": preset(8, 16, 4e-3, patience=4, vocabulary=3000, d_embedding=32, d_hidden=24, dropout=0.5, max_tokens=128),
+    "demo": preset(8, 16, 4e-3, vocabulary=3000, d_embedding=32, d_hidden=24, dropout=0.5, max_tokens=128),
     "full": preset(8, 32, 3e-3, patience=3, vocabulary=8000, dropout=0.4),
     # The authors' code for film reviews, whose network is an LSTM of two layers over words that GloVe has made; those
     # learn a tenth as fast.

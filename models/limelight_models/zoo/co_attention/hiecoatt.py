@@ -167,7 +167,7 @@ def card(network: HieCoAtt, blueprint: Blueprint[HieCoAttConfig]) -> Card:
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, d_attention=6, d_answer=8, around=1),
-    "demo": preset(12, 32, 1e-3, patience=4, vocabulary=500, dropout=0.1, taught=True),
+    "demo": preset(12, 32, 1e-3, vocabulary=500, taught=True),
     "full": preset(20, 32, 1e-3, patience=5, vocabulary=8000, d=96, d_attention=96, d_answer=192, dropout=0.3),
     "paper": preset(
         256,
@@ -190,7 +190,5 @@ HIECOATT_ALTERNATING = HIECOATT.with_parts(co_attention=alternating)
 # The paper's ablations: attention over one of the two inputs alone.
 HIECOATT_QUESTION, HIECOATT_IMAGE = (HIECOATT.with_parts(co_attention=each) for each in (over_words, over_regions))
 # Smaller, for the demo, and taught where the answer is to be seen (Liu et al. 2017).
-_SMALL = preset(
-    14, 32, 2e-3, patience=4, vocabulary=500, channels=(16, 32, 40), d=40, d_attention=40, d_answer=80, taught=True
-)
+_SMALL = preset(14, 32, 2e-3, vocabulary=500, channels=(16, 32, 40), d=40, d_attention=40, d_answer=80, taught=True)
 HIECOATT_SUPERVISED = HIECOATT.but(presets={**PRESETS, "demo": _SMALL}).supervised(0.3)

@@ -144,20 +144,10 @@ def card(network: Lxmert, blueprint: Blueprint[LxmertConfig]) -> Card:
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, heads=2, d_hidden=8, around=1),
-    "demo": preset(20, 32, 5e-4, patience=4, vocabulary=500, taught=True),
+    "demo": preset(20, 32, 5e-4, vocabulary=500, taught=True),
     "full": preset(20, 32, 5e-4, patience=5, vocabulary=8000, d=96, d_hidden=384, dropout=0.2),
     "paper": preset(
-        4,
-        32,
-        5e-5,
-        patience=4,
-        vocabulary=30_000,
-        d=768,
-        word_layers=9,
-        region_layers=5,
-        layers=5,
-        heads=12,
-        d_hidden=3072,
+        4, 32, 5e-5, vocabulary=30_000, d=768, word_layers=9, region_layers=5, layers=5, heads=12, d_hidden=3072
     ),
 }
 

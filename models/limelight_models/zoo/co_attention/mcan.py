@@ -153,7 +153,7 @@ def card(network: Mcan, blueprint: Blueprint[McanConfig]) -> Card:
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, heads=2, d_hidden=8, d_fused=8),
-    "demo": preset(20, 32, 5e-4, patience=4, vocabulary=500, taught=True, dropout=0.1),
+    "demo": preset(20, 32, 5e-4, vocabulary=500, taught=True),
     "full": preset(20, 32, 1e-3, patience=5, vocabulary=8000, d=96, d_hidden=384, d_fused=192, layers=3, dropout=0.2),
     "paper": preset(
         13, 64, 1e-4, weight_decay=0.0, vocabulary=20_000, d=512, d_hidden=2048, d_fused=1024, layers=6, heads=8

@@ -165,23 +165,12 @@ def card(network: Psac, blueprint: Blueprint[PsacConfig]) -> Card:
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, heads=2, d_hidden=8),
-    "demo": preset(12, 32, 5e-4, patience=4, vocabulary=500, taught=True),
+    "demo": preset(12, 32, 5e-4, vocabulary=500, taught=True),
     "full": preset(20, 32, 1e-3, patience=5, vocabulary=8000, d=192, d_hidden=384, dropout=0.2),
     # The authors' code for TGIF's questions about frames, of which a film has 36. Theirs are features of a ResNet, of
     # 2048, their words 364; here all have the size of the frames. Adam is in the place of Adamax.
     "paper": preset(
-        100,
-        32,
-        1e-3,
-        weight_decay=0.0,
-        patience=10,
-        clip=0.25,
-        vocabulary=10_000,
-        d=2048,
-        layers=1,
-        heads=8,
-        d_hidden=512,
-        dropout=0.1,
+        100, 32, 1e-3, weight_decay=0.0, patience=10, clip=0.25, vocabulary=10_000, d=2048, heads=8, d_hidden=512
     ),
 }
 

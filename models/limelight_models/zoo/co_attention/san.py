@@ -87,7 +87,7 @@ def card(network: StackedAttention, blueprint: Blueprint[SanConfig]) -> Card:
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, d_attention=6, around=1),
-    "demo": preset(12, 32, 1e-3, patience=4, vocabulary=500, taught=True),
+    "demo": preset(12, 32, 1e-3, vocabulary=500, taught=True),
     "full": preset(20, 32, 1e-3, patience=5, vocabulary=8000, d=96, d_attention=96, dropout=0.3),
     # Of the authors' code; Adam is in the place of descent with momentum.
     "paper": preset(

@@ -144,18 +144,7 @@ def card(network: HierarchicalAttentionNetwork, blueprint: Blueprint[HanConfig])
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_gru=6, d_attention=8, dropout=0.1),
-    "demo": preset(
-        7,
-        16,
-        4e-3,
-        patience=3,
-        vocabulary=3000,
-        d_embedding=32,
-        d_gru=32,
-        d_attention=64,
-        dropout=0.5,
-        word_dropout=0.25,
-    ),
+    "demo": preset(7, 16, 4e-3, patience=3, vocabulary=3000, d_embedding=32, dropout=0.5, word_dropout=0.25),
     "full": preset(
         8, 16, 3e-3, patience=3, vocabulary=8000, dropout=0.5, word_dropout=0.1, max_sentences=30, max_words=30
     ),
@@ -184,18 +173,9 @@ HAN_CODE = HAN.but(
     prepare=of_texts(partial(HanConfig, lines=True), partial(tokenizers.pieces, output=False)),
     presets={
         "tiny": tiny(vocabulary=50, d_embedding=8, d_gru=6, d_attention=8),
-        "demo": preset(8, 16, 4e-3, patience=4, vocabulary=800, d_embedding=32, d_gru=32, d_attention=32, dropout=0.1),
+        "demo": preset(8, 16, 4e-3, vocabulary=800, d_embedding=32, d_attention=32, dropout=0.1),
         "full": preset(
-            10,
-            16,
-            2e-3,
-            patience=3,
-            vocabulary=2000,
-            d_embedding=64,
-            d_gru=64,
-            d_attention=64,
-            dropout=0.2,
-            max_sentences=100,
+            10, 16, 2e-3, patience=3, vocabulary=2000, d_embedding=64, d_gru=64, dropout=0.2, max_sentences=100
         ),
     },
 )

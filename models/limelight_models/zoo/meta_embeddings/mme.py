@@ -236,24 +236,11 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[MmeConfig]:
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d=8, heads=2, d_hidden=8),
-    "demo": preset(12, 32, 4e-3, patience=4, vocabulary=1000, d_embedding=24, d=32, d_hidden=64, dropout=0.2),
+    "demo": preset(12, 32, 4e-3, vocabulary=1000, d_embedding=24, d=32, d_hidden=64),
     "full": preset(12, 32, 3e-3, patience=12, vocabulary=6000),
     # The authors' code, but for what the head of this module says, and for a rate of Adam in the place of one that
     # falls with the root of the steps. Subwords are a tenth of the vocabulary: 5000, as theirs of each language.
-    "paper": preset(
-        200,
-        32,
-        1e-3,
-        weight_decay=0.0,
-        patience=15,
-        vocabulary=50_000,
-        d_embedding=300,
-        d=200,
-        layers=4,
-        heads=4,
-        d_hidden=128,
-        dropout=0.2,
-    ),
+    "paper": preset(200, 32, 1e-3, weight_decay=0.0, patience=15, vocabulary=50_000, d_embedding=300, d=200, layers=4),
 }
 
 MME = Recipe(

@@ -151,16 +151,7 @@ PRESETS = {
     "full": preset(8, 32, 2e-3, patience=2, clip=5.0, vocabulary=20_000),
     # The sizes for CNN's articles.
     "paper": preset(
-        10,
-        32,
-        1e-3,
-        weight_decay=1e-4,
-        patience=2,
-        clip=5.0,
-        vocabulary=120_000,
-        d_embedding=384,
-        d_hidden=256,
-        dropout=0.1,
+        10, 32, 1e-3, weight_decay=1e-4, patience=2, clip=5.0, vocabulary=120_000, d_embedding=384, d_hidden=256
     ),
 }
 

@@ -206,9 +206,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[QanetConfig]:
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d=8, heads=2, convolutions=1, width=3, blocks=1, block_convolutions=1, block_width=3),
-    "demo": preset(
-        18, 32, 2e-3, patience=4, vocabulary=10_000, d=32, heads=2, convolutions=1, width=5, blocks=1, max_tokens=160
-    ),
+    "demo": preset(18, 32, 2e-3, vocabulary=10_000, d=32, heads=2, convolutions=1, width=5, blocks=1, max_tokens=160),
     "full": preset(12, 32, 1e-3, patience=3, vocabulary=10_000),
     # §4.1.2; without its layer dropout and averaged weights.
     "paper": preset(

@@ -232,7 +232,7 @@ def card(network: Luong, blueprint: Blueprint[LuongConfig]) -> Card:
 
 PRESETS = {
     "tiny": tiny(d=8, layers=2, radius=2),
-    "demo": preset(8, 64, 4e-3, patience=4, d=64, radius=4, dropout=0.1),
+    "demo": preset(8, 64, 4e-3, d=64, radius=4, dropout=0.1),
     "full": preset(8, 64, 3e-3, patience=2, vocabulary=2000, d=128, radius=4),
     # §4.1, with Adam in the place of plain gradients whose rate is halved, and pieces in that of 50,000 words.
     "paper": preset(12, 128, 5e-4, patience=12, clip=5.0, vocabulary=32_000, d=1000, layers=4, radius=10),

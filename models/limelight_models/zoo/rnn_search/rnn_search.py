@@ -145,7 +145,7 @@ def parts(network: RnnSearch, blueprint: Blueprint[Any]) -> dict[str, Any]:
 
 PRESETS: Mapping[str, Preset] = {
     "tiny": tiny(d_embedding=8, d_encoder=8, d_decoder=12, d_attention=8, d_maxout=8),
-    "demo": preset(16, 64, 4e-3, patience=4, d_embedding=32, d_encoder=64, d_decoder=80, d_attention=48, d_maxout=48),
+    "demo": preset(16, 64, 4e-3, d_embedding=32, d_encoder=64, d_decoder=80, d_attention=48, d_maxout=48),
     "full": preset(
         12,
         64,

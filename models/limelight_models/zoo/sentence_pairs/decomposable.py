@@ -156,7 +156,7 @@ PRESETS = {
     "demo": preset(6, 32, 4e-3, patience=2, vocabulary=500, d_embedding=32, d=32, dropout=0.1),
     "full": preset(8, 32, 2e-3, patience=2, vocabulary=8000),
     # The sizes of §5.1, with Adam in the place of Adagrad. Their words are GloVe's, and stay as they are.
-    "paper": preset(50, 32, 1e-3, patience=10, vocabulary=40_000, d_embedding=300, d=200, dropout=0.2),
+    "paper": preset(50, 32, 1e-3, patience=10, vocabulary=40_000, d_embedding=300, d=200),
 }
 
 DECOMPOSABLE_ATTENTION = classifying_texts(

@@ -84,7 +84,7 @@ PRESETS = {
     "demo": preset(8, 16, 4e-3, patience=3, vocabulary=3000, d_embedding=32, d_hidden=16, dropout=0.5, max_tokens=128),
     "full": preset(8, 32, 3e-3, patience=3, vocabulary=8000),
     # The surveys do not give the paper's sizes: these are of the size that LSTMs for tweets had then.
-    "paper": preset(20, 64, 1e-3, patience=4, vocabulary=50_000, d_embedding=300, d_hidden=512),
+    "paper": preset(20, 64, 1e-3, vocabulary=50_000, d_embedding=300, d_hidden=512),
 }
 
 LABEL_WISE_LSTM = classifying_texts(LabelWiseConfig, LabelWiseLstm, card, docstrings.texts, PRESETS)

@@ -201,7 +201,7 @@ def parts(network: EncoderDecoder, blueprint: Blueprint[Any], read: Mapping[str,
 # For models that exchange attention alone. Paper: Transformer base, with this project's schedule of the learning rate.
 PRESETS: Mapping[str, Preset] = {
     "tiny": tiny(d_model=8, layers=1, heads=2, d_hidden=8),
-    "demo": preset(16, 64, 2e-3, patience=4, d_model=64, layers=2, heads=4, d_hidden=128),
+    "demo": preset(16, 64, 2e-3, d_model=64, layers=2, heads=4, d_hidden=128),
     "full": preset(
         12, 64, 1e-3, patience=2, vocabulary=2000, d_model=128, layers=2, heads=8, d_hidden=512, dropout=0.1
     ),

@@ -55,10 +55,8 @@ def card(network: EncoderDecoder, blueprint: Blueprint[FixedHeadsConfig]) -> Car
 PRESETS = {
     "tiny": tiny(d_model=8, layers=1, heads=2, d_head=3, d_hidden=8),
     # Many heads for so few features: divided, each would have two.
-    "demo": preset(16, 64, 2e-3, patience=4, d_model=32, layers=2, heads=16, d_head=16, d_hidden=128),
-    "full": preset(
-        12, 64, 1e-3, patience=2, vocabulary=2000, d_model=64, layers=2, heads=16, d_head=32, d_hidden=256, dropout=0.1
-    ),
+    "demo": preset(16, 64, 2e-3, d_model=32, heads=16),
+    "full": preset(12, 64, 1e-3, patience=2, vocabulary=2000, heads=16, d_head=32, d_hidden=256),
     # An embedding a quarter as large as is usual with 8 heads of 128, with this project's encoder and schedule.
     "paper": preset(
         20,
@@ -72,7 +70,6 @@ PRESETS = {
         heads=8,
         d_head=128,
         d_hidden=1024,
-        dropout=0.1,
     ),
 }
 

@@ -200,8 +200,8 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[GptConfig]:
 
 
 PRESETS = {
-    "tiny": tiny(d_model=16, layers=2, heads=2, d_hidden=16),
-    "demo": preset(12, 64, 2e-3, patience=4, d_model=64, layers=2, heads=4, d_hidden=128),
+    "tiny": tiny(d_model=16, heads=2, d_hidden=16),
+    "demo": preset(12, 64, 2e-3, d_hidden=128),
     "full": preset(
         12, 64, 1e-3, patience=2, vocabulary=2000, d_model=256, layers=4, heads=8, d_hidden=1024, dropout=0.2
     ),

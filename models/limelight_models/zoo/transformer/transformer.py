@@ -26,24 +26,12 @@ def card(network: EncoderDecoder, blueprint: Blueprint[EncoderDecoderConfig]) ->
 
 
 PRESETS = {
-    "tiny": tiny(d_model=16, layers=2, heads=2, d_hidden=16),
-    "demo": preset(24, 64, 2e-3, patience=4, d_model=64, layers=2, heads=4, d_hidden=128),
-    "full": preset(
-        12, 64, 1e-3, patience=2, vocabulary=2000, d_model=128, layers=2, heads=8, d_hidden=512, dropout=0.1
-    ),
+    "tiny": tiny(d_model=16, heads=2, d_hidden=16),
+    "demo": preset(24, 64, 2e-3),
+    "full": preset(12, 64, 1e-3, patience=2, vocabulary=2000, d_model=128, heads=8, d_hidden=512),
     # The base model (Table 3) on pieces of words (§5.1), with this project's schedule of the learning rate.
     "paper": preset(
-        20,
-        512,
-        7e-4,
-        patience=20,
-        weight_decay=0.0,
-        vocabulary=37_000,
-        d_model=512,
-        layers=6,
-        heads=8,
-        d_hidden=2048,
-        dropout=0.1,
+        20, 512, 7e-4, patience=20, weight_decay=0.0, vocabulary=37_000, d_model=512, layers=6, heads=8, d_hidden=2048
     ),
 }
 

@@ -107,20 +107,8 @@ def card(network: TransparentTransformer, blueprint: Blueprint[TransparentConfig
 
 PRESETS = {
     "tiny": tiny(d_model=8, layers=1, encoder_layers=2, heads=2, d_hidden=8),
-    "demo": preset(12, 64, 2e-3, patience=12, d_model=32, layers=2, encoder_layers=10, heads=4, d_hidden=64),
-    "full": preset(
-        12,
-        64,
-        1e-3,
-        patience=12,
-        vocabulary=2000,
-        d_model=64,
-        layers=2,
-        encoder_layers=10,
-        heads=4,
-        d_hidden=256,
-        dropout=0.1,
-    ),
+    "demo": preset(12, 64, 2e-3, patience=12, d_model=32, encoder_layers=10, d_hidden=64),
+    "full": preset(12, 64, 1e-3, patience=12, vocabulary=2000, encoder_layers=10, d_hidden=256),
     # The deepest encoder that the paper trains, with this project's schedule of the learning rate.
     "paper": preset(
         20,
@@ -134,7 +122,6 @@ PRESETS = {
         encoder_layers=20,
         heads=8,
         d_hidden=2048,
-        dropout=0.1,
     ),
 }
 

@@ -162,21 +162,11 @@ def card(network: UniversalTransformer, blueprint: Blueprint[UniversalConfig]) -
 
 PRESETS = {
     "tiny": tiny(d_model=8, steps=3, heads=2, d_hidden=8),
-    "demo": preset(16, 64, 2e-3, patience=4, d_model=64, steps=3, heads=4, d_hidden=128),
-    "full": preset(12, 64, 1e-3, patience=2, vocabulary=2000, d_model=128, steps=4, heads=8, d_hidden=512, dropout=0.1),
+    "demo": preset(16, 64, 2e-3, steps=3),
+    "full": preset(12, 64, 1e-3, patience=2, vocabulary=2000, d_model=128, heads=8, d_hidden=512),
     # The authors' base model, with this project's schedule of the learning rate.
     "paper": preset(
-        20,
-        512,
-        7e-4,
-        patience=20,
-        weight_decay=0.0,
-        vocabulary=32_000,
-        d_model=1024,
-        steps=6,
-        heads=16,
-        d_hidden=4096,
-        dropout=0.1,
+        20, 512, 7e-4, patience=20, weight_decay=0.0, vocabulary=32_000, d_model=1024, steps=6, heads=16, d_hidden=4096
     ),
 }
 

@@ -121,26 +121,12 @@ def card(network: CompactTransformer, blueprint: Blueprint[CctConfig]) -> Card:
 
 PRESETS = {
     "tiny": tiny(channels=(4, 6), d_model=8, layers=2, heads=2, d_hidden=12),
-    "demo": preset(
-        8, 64, 3e-3, patience=4, weight_decay=0.02, channels=(16, 32), d_model=64, layers=1, heads=4, d_hidden=128
-    ),
-    "full": preset(
-        20, 64, 1e-3, patience=5, weight_decay=0.05, channels=(32, 64), d_model=128, layers=3, heads=4, d_hidden=256
-    ),
+    "demo": preset(8, 64, 3e-3, weight_decay=0.02),
+    "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, channels=(32, 64), d_model=128, layers=3, d_hidden=256),
     # CCT-7/3x1 as it learns CIFAR-10, but for pictures changed at random. Its one convolution halves the picture; here
     # the one that does stands before that.
     "paper": preset(
-        300,
-        128,
-        5.5e-4,
-        weight_decay=0.06,
-        patience=300,
-        channels=(64,),
-        d_model=256,
-        layers=7,
-        heads=4,
-        d_hidden=512,
-        dropout=0.1,
+        300, 128, 5.5e-4, weight_decay=0.06, patience=300, channels=(64,), d_model=256, layers=7, d_hidden=512
     ),
 }
 

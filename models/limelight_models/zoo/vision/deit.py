@@ -123,7 +123,7 @@ def card(network: DataEfficientTransformer, blueprint: Blueprint[DeitConfig]) ->
 
 
 PRESETS = {
-    "tiny": tiny(patch=2, d_model=8, layers=2, heads=2, d_hidden=12, channels=(4,), epochs=2),
+    "tiny": tiny(d_model=8, layers=2, heads=2, d_hidden=12, channels=(4,), epochs=2),
     "demo": preset(30, 64, 2e-3, patience=15, weight_decay=0.05),
     "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, patch=4, epochs=3),
     # DeiT-B as it learns ImageNet, of grey pictures, but for pictures changed at random; the teacher is this project's.

@@ -133,7 +133,7 @@ def card(network: Minilm, blueprint: Blueprint[MinilmConfig]) -> Card:
 
 _SETTINGS = Settings(epochs=60, batch_size=64, learning_rate=2e-3, patience=15, weight_decay=0.05)
 PRESETS = {
-    "tiny": tiny(patch=2, d_model=8, layers=1, heads=2, d_hidden=12, teacher=12, teacher_layers=2, epochs=2),
+    "tiny": tiny(d_model=8, layers=1, heads=2, d_hidden=12, teacher=12, teacher_layers=2, epochs=2),
     "demo": Preset(settings=_SETTINGS),
     "full": Preset(settings=_SETTINGS, sizes={"patch": 4, "d_model": 32, "d_hidden": 64, "epochs": 3}),
     # The sizes of BERT-base and of the student with half its layers and half its features, as encoders of pictures.
@@ -141,7 +141,6 @@ PRESETS = {
         10,
         256,
         5e-4,
-        weight_decay=0.01,
         patience=10,
         patch=16,
         d_model=384,

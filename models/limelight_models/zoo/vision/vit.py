@@ -55,22 +55,12 @@ def card(network: VisionTransformer, blueprint: Blueprint[VitConfig]) -> Card:
 
 
 PRESETS = {
-    "tiny": tiny(patch=2, d_model=8, layers=2, heads=2, d_hidden=12),
-    "demo": preset(30, 64, 2e-3, patience=15, weight_decay=0.05, patch=2, d_model=64, layers=4, heads=4, d_hidden=128),
-    "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, patch=4, d_model=64, layers=4, heads=4, d_hidden=128),
+    "tiny": tiny(d_model=8, layers=2, heads=2, d_hidden=12),
+    "demo": preset(30, 64, 2e-3, patience=15, weight_decay=0.05),
+    "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, patch=4),
     # ViT-B/16 as it learns ImageNet alone (Table 3), of grey pictures of 224 × 224; the paper's batches are of 4096.
     "paper": preset(
-        300,
-        512,
-        3e-3,
-        weight_decay=0.3,
-        patience=300,
-        patch=16,
-        d_model=768,
-        layers=12,
-        heads=12,
-        d_hidden=3072,
-        dropout=0.1,
+        300, 512, 3e-3, weight_decay=0.3, patience=300, patch=16, d_model=768, layers=12, heads=12, d_hidden=3072
     ),
 }
 

@@ -120,7 +120,7 @@ def card(network: CrossCovarianceTransformer, blueprint: Blueprint[XcitConfig]) 
 
 
 PRESETS = {
-    "tiny": tiny(patch=2, d_model=8, layers=2, class_layers=1, heads=2, d_hidden=12),
+    "tiny": tiny(d_model=8, layers=2, class_layers=1, heads=2, d_hidden=12),
     "demo": preset(15, 64, 2e-3, patience=15, weight_decay=0.05),
     "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, patch=4),
     # XCiT-S12/16 as it learns ImageNet, of grey pictures, without its convolutions into patches and changed pictures.

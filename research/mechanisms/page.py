@@ -57,8 +57,8 @@ METHOD = """
 - **Tasks.** Generated ones, of which it is known where to look, and real sets beside them: SNLI, MAMS, bAbI 1 to 3,
   and sentence sentiment as the negative control, where an average is known to be enough. Models are small (32
   features) and built so that nothing but attention brings what is asked for to where it is answered
-  (`research/mechanisms/models.py`, `models/limelight_models/testbed`). An example is right where every step of its
-  answer is.
+  (`research/mechanisms/models.py`, `models/limelight_models/catalogue/testbed`). An example is right where every step
+  of its answer is.
 - **Who enters.** A mechanism whose idea can act on the task; whether it did is measured on the dev part (keys are cut
   off, bounds bind, steps stop, features, heads or looks differ, earlier weights move later ones). One that did in
   less than 1 % of the cases is listed below its table and not compared. What entered nowhere is listed at the end.

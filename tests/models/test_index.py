@@ -26,7 +26,9 @@ def test_a_recipe_brings_in_no_other_model() -> None:
     assert not [
         name
         for name in loaded
-        if name.startswith(("limelight_models.zoo.vision", "limelight_models.zoo.rnn", "limelight_models.testbed"))
+        if name.startswith(
+            ("limelight_models.zoo.vision", "limelight_models.zoo.rnn", "limelight_models.catalogue.testbed")
+        )
     ]
 
 

@@ -24,9 +24,9 @@ from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.queries.question_hop import QuestionHops
 from limelight_models.attention.score import ActivatedGeneral, Additive, General, Score, SelfAttentive
 from limelight_models.cards.labels import LabelSet, numbered
-from limelight_models.testbed import pair
-from limelight_models.testbed.form import Built, ServedForm
-from limelight_models.testbed.pair import (
+from limelight_models.catalogue.testbed import pair
+from limelight_models.catalogue.testbed.form import Built, ServedForm
+from limelight_models.catalogue.testbed.pair import (
     AFFINITY,
     FIRST,
     ROW_OF_FIRST,
@@ -37,8 +37,8 @@ from limelight_models.testbed.pair import (
     Read,
     maps_of,
 )
-from limelight_models.testbed.taxonomy import taxonomy
-from limelight_models.testbed.text import Scale, Texts
+from limelight_models.catalogue.testbed.taxonomy import taxonomy
+from limelight_models.catalogue.testbed.text import Scale, Texts
 
 COARSE = {"first": ROW_OF_FIRST, "second": ROW_OF_SECOND}
 FINE = {**COARSE, "affinity": AFFINITY}

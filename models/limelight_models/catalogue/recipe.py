@@ -55,11 +55,11 @@ def recipe_of(name: str) -> Recipe[MechanismConfig]:
         raise DataError(f"{name!r} is there to train other mechanisms with; it is no model of its own")
     task = mechanism.served.task
     return Recipe(
-        config=MechanismConfig,
+        MechanismConfig,
+        partial(build, mechanism),
+        partial(card, mechanism),
         prepare=partial(prepare, task),
-        network=partial(build, mechanism),
         needs_files=True,
-        card=partial(card, mechanism),
         task=Classify(),
         data=DATA[task],
         presets=PRESETS,

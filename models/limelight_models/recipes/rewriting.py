@@ -91,9 +91,9 @@ def rewriting(
 ) -> Recipe[C]:
     """Make the recipe of a model that rewrites a text, taught by pairs of texts."""
     return Recipe(
-        config=config,
-        network=network,
-        card=card,
+        config,
+        network,
+        card,
         task=Generate(),
         data=rows.PAIRS,
         builtin=dates.dataset,

@@ -294,9 +294,9 @@ PRESETS = {
 }
 
 SHOW_ATTEND_TELL = Recipe(
-    config=ShowAttendTellConfig,
-    network=ShowAttendTell,
-    card=card,
+    ShowAttendTellConfig,
+    ShowAttendTell,
+    card,
     task=Generate(),
     data=rows.CAPTIONS,
     builtin=captions.dataset,

@@ -175,9 +175,9 @@ PRESETS = {
 }
 
 PSAC = Recipe(
-    config=PsacConfig,
-    network=Psac,
-    card=card,
+    PsacConfig,
+    Psac,
+    card,
     task=ANSWER,
     data=rows.QUESTIONS,
     builtin=films.dataset,

@@ -194,9 +194,9 @@ def answering(
 ) -> Recipe[C]:
     """Make the recipe of a network that answers questions about pictures, with an eye that learns to see first."""
     return Recipe(
-        config=config,
-        network=network,
-        card=card,
+        config,
+        network,
+        card,
         task=ANSWER,
         data=rows.QUESTIONS,
         builtin=questions.dataset,

@@ -240,9 +240,9 @@ PRESETS = {
 }
 
 SAGAN = Recipe(
-    config=SaganConfig,
-    network=Sagan,
-    card=card,
+    SaganConfig,
+    Sagan,
+    card,
     task=Draw(),
     data=folder.DRAWINGS,
     builtin=digits.drawings,

@@ -69,9 +69,9 @@ def sorting(
 ) -> Recipe[C]:
     """Make the recipe of a network that sorts nodes into classes, and learns from the graphs of a batch as one."""
     return Recipe(
-        config=config,
-        network=network,
-        card=card,
+        config,
+        network,
+        card,
         task=Tag(joined=True),
         data=folder.GRAPHS,
         builtin=citations.dataset,

@@ -244,10 +244,10 @@ PRESETS = {
 }
 
 MME = Recipe(
-    config=MmeConfig,
-    network=build,
+    MmeConfig,
+    build,
+    card,
     needs_files=True,
-    card=card,
     task=Entities(),
     data=rows.TAGGED,
     start=start,

@@ -156,9 +156,9 @@ PRESETS = {
 }
 
 AOA_READER = Recipe(
-    config=AoaReaderConfig,
-    network=AoaReader,
-    card=card,
+    AoaReaderConfig,
+    AoaReader,
+    card,
     task=Classify(),
     data=rows.TEXT_PAIRS,
     builtin=cloze.dataset,

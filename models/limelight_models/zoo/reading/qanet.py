@@ -215,9 +215,9 @@ PRESETS = {
 }
 
 QANET = Recipe(
-    config=QanetConfig,
-    network=Qanet,
-    card=card,
+    QanetConfig,
+    Qanet,
+    card,
     task=FindSpan(over="second"),
     data=PASSAGES,
     builtin=purchases.dataset,

@@ -182,9 +182,9 @@ PRESETS = {
 }
 
 ATTENTION_UNET = Recipe(
-    config=AttentionUnetConfig,
-    network=AttentionUnet,
-    card=card,
+    AttentionUnetConfig,
+    AttentionUnet,
+    card,
     task=Segment(grid=(SIZE // masks.CELL, SIZE // masks.CELL), size=(SIZE, SIZE)),
     data=rows.MASKS,
     builtin=masks.dataset,

@@ -224,12 +224,5 @@ PRESETS = {
 }
 
 GPT = Recipe(
-    config=GptConfig,
-    network=Gpt,
-    card=card,
-    task=Generate(),
-    data=rows.PAIRS,
-    builtin=dates.dataset,
-    prepare=prepare,
-    presets=PRESETS,
+    GptConfig, Gpt, card, task=Generate(), data=rows.PAIRS, builtin=dates.dataset, prepare=prepare, presets=PRESETS
 )

@@ -1,18 +1,18 @@
 """Choices of a model that follow from the data, and recipes: the same for all models that read the same."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from limelight_models.cards.card import Card
 from limelight_models.data import rows, tokenizers
 from limelight_models.data.dataset import DataError, Dataset, classes
-from limelight_models.data.folder import IMAGES, Kind
+from limelight_models.data.folder import IMAGES
 from limelight_models.data.images import grey_levels
 from limelight_models.network import Network
 from limelight_models.recipes.recipe import TOKENIZER, Blueprint, Recipe
 from limelight_models.recipes.settings import Preset
 from limelight_models.tasks.classify import Classify
-from limelight_models.tasks.task import Task
 
 C = TypeVar("C")
 CLASSIFY = Classify()
@@ -59,33 +59,19 @@ def of_pictures(config: Callable[..., C]) -> Callable[[Dataset, Preset], Bluepri
     return prepare
 
 
-def classifying_texts(
-    config: type[C],
+def described(
+    config: type[Any],
     network: Callable[..., Network],
-    card: Callable[[Any, Blueprint[C]], Card],
-    builtin: Callable[..., Dataset] | None,
+    card: Callable[[Any, Blueprint[Any]], Card],
     presets: Mapping[str, Preset],
     *,
-    data: Kind = rows.TEXTS,
-    task: Task = CLASSIFY,
+    choices: Callable[[type[Any]], Callable[[Dataset, Preset], Blueprint[Any]]],
     **more: Any,
-) -> Recipe[C]:
-    """The recipe of a model that puts texts, or what is made of texts, into classes. more: fields of `Recipe`."""
-    return Recipe(
-        config, network, card, task=task, data=data, prepare=of_texts(config), presets=presets, builtin=builtin, **more
-    )
+) -> Recipe[Any]:
+    """A recipe whose choices follow from its config's class alone. choices: makes its `prepare`. more: other fields."""
+    return Recipe(config, network, card, prepare=choices(config), presets=presets, **more)
 
 
-def classifying_pictures(
-    config: type[C],
-    network: Callable[..., Network],
-    card: Callable[[Any, Blueprint[C]], Card],
-    builtin: Callable[..., Dataset],
-    presets: Mapping[str, Preset],
-    **more: Any,
-) -> Recipe[C]:
-    """The recipe of a model that puts pictures into classes. more: fields of `Recipe`."""
-    prepare = of_pictures(config)
-    return Recipe(
-        config, network, card, task=CLASSIFY, data=IMAGES, prepare=prepare, presets=presets, builtin=builtin, **more
-    )
+# Recipes of models that put texts, or what is made of texts, and pictures into classes; each says what comes with it.
+classifying_texts = partial(described, choices=of_texts, task=CLASSIFY, data=rows.TEXTS)
+classifying_pictures = partial(described, choices=of_pictures, task=CLASSIFY, data=IMAGES)

@@ -32,10 +32,10 @@ class Blueprint(Generic[C]):
         """One of its tokenizers."""
         return Tokenizer(text=self.files[file], file=file)
 
-    def text(self, summary: str, file: str = TOKENIZER, **fields: Any) -> TextInput:
-        """A text of at most the config's `max_tokens`. fields: of the input, where it has others than by default."""
-        most = {"max_tokens": getattr(self.config, "max_tokens", 0)}
-        return TextInput(summary=summary, tokenizer=self.tokenizer(file), **{**most, **fields})
+    def text(self, summary: str) -> TextInput:
+        """A text of at most the config's `max_tokens`."""
+        config: Any = self.config
+        return TextInput(summary=summary, tokenizer=self.tokenizer(), max_tokens=config.max_tokens)
 
     def pair(self, summary: str) -> PairInput:
         """Two texts, each of at most the config's `max_tokens`."""

@@ -54,4 +54,4 @@ PRESETS = {
     "full": preset(8, 16, 3e-3, vocabulary=8000),
     "paper": preset(8, 16, 3e-3, vocabulary=8000, d=64),
 }
-GLANCE = classifying_texts(GlanceConfig, Glance, card, docstrings.texts, PRESETS)
+GLANCE = classifying_texts(GlanceConfig, Glance, card, PRESETS, builtin=docstrings.texts)

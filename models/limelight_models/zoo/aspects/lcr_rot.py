@@ -109,7 +109,7 @@ PRESETS = {
 }
 
 LCR_ROT_HOP = classifying_texts(
-    LcrRotConfig, LcrRotHop, card, aspects.dataset, PRESETS, task=ClassifyTargets(), data=rows.ASPECTS
+    LcrRotConfig, LcrRotHop, card, PRESETS, builtin=aspects.dataset, task=ClassifyTargets(), data=rows.ASPECTS
 )
 # One rotation, as in LCR-Rot: what repeating it is compared with.
 LCR_ROT_HOP_ONE = LCR_ROT_HOP.changed(hops=1)

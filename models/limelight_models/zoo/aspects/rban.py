@@ -167,8 +167,8 @@ RBAN = classifying_texts(
     RbanConfig,
     Rban,
     card,
-    partial(aspects.dataset, form="questions"),
     PRESETS,
+    builtin=partial(aspects.dataset, form="questions"),
     task=ClassifyTargets(),
     data=rows.ASPECT_QUESTIONS,
 )

@@ -115,6 +115,6 @@ PRESETS = {
     ),
 }
 
-RNN_CAPSULE = classifying_texts(RnnCapsuleConfig, RnnCapsule, card, docstrings.texts, PRESETS)
+RNN_CAPSULE = classifying_texts(RnnCapsuleConfig, RnnCapsule, card, PRESETS, builtin=docstrings.texts)
 # The same with the loss of the probabilities alone: what learning to reconstruct is compared with.
 RNN_CAPSULE_PROBABILITY = RNN_CAPSULE.changed(reconstruct=False)

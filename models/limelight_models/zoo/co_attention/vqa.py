@@ -1,8 +1,9 @@
 """Shared by the models of visual question answering: picture and question, and the sizes that the data decide."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from torch import Tensor, nn
@@ -15,8 +16,7 @@ from limelight_models.data import rows, tokenizers
 from limelight_models.data.canvas import questions
 from limelight_models.data.dataset import Dataset, classes
 from limelight_models.data.images import grey_levels
-from limelight_models.network import Network
-from limelight_models.recipes import Blueprint, Card, Preset, Recipe, TextSizes
+from limelight_models.recipes import Blueprint, Preset, TextSizes, described
 from limelight_models.recipes.vision_pretraining import learn_to_see
 from limelight_models.tasks.classify import Classify
 
@@ -189,18 +189,7 @@ def prepare(
     return prepared
 
 
-def answering(
-    config: type[C], network: Callable[..., Network], card: Callable[..., Card], presets: Mapping[str, Preset]
-) -> Recipe[C]:
-    """Make the recipe of a network that answers questions about pictures, with an eye that learns to see first."""
-    return Recipe(
-        config,
-        network,
-        card,
-        task=ANSWER,
-        data=rows.QUESTIONS,
-        builtin=questions.dataset,
-        start=learn_to_see,
-        prepare=prepare(config),
-        presets=presets,
-    )
+# The recipe of a network that answers questions about pictures, with an eye that learns to see first.
+answering = partial(
+    described, choices=prepare, task=ANSWER, data=rows.QUESTIONS, builtin=questions.dataset, start=learn_to_see
+)

@@ -171,6 +171,6 @@ PRESETS = {
     ),
 }
 
-DISAN = classifying_texts(DisanConfig, Disan, card, inference.dataset, PRESETS, data=rows.TEXT_PAIRS)
+DISAN = classifying_texts(DisanConfig, Disan, card, PRESETS, builtin=inference.dataset, data=rows.TEXT_PAIRS)
 # What the paper compares it with: a recurrent encoder of about as many parameters.
 DISAN_BILSTM = DISAN.with_parts(encoder=LstmEncoder)

@@ -157,6 +157,6 @@ PRESETS = {
     ),
 }
 
-RESAN = classifying_texts(ResanConfig, Resan, card, inference.dataset, PRESETS, data=rows.TEXT_PAIRS)
+RESAN = classifying_texts(ResanConfig, Resan, card, PRESETS, builtin=inference.dataset, data=rows.TEXT_PAIRS)
 # Every token looks at every other: what choosing some of them is compared with.
 RESAN_SOFT = RESAN.changed(samplers=False)

@@ -164,7 +164,7 @@ PRESETS = {
 }
 
 HAN = classifying_texts(
-    HanConfig, HierarchicalAttentionNetwork, card, docstrings.dataset, PRESETS, data=rows.DOCUMENTS, start=start
+    HanConfig, HierarchicalAttentionNetwork, card, PRESETS, builtin=docstrings.dataset, data=rows.DOCUMENTS, start=start
 )
 # Program code: lines in the place of sentences, pieces in that of words, so that what is misspelt can be read.
 HAN_CODE = HAN.but(

@@ -239,7 +239,9 @@ PRESETS = {
 }
 TASK = Classify()
 
-HATN = classifying_texts(HatnConfig, Hatn, card, reviews.dataset, PRESETS, task=TASK, data=TRANSFER, start=start)
+HATN = classifying_texts(
+    HatnConfig, Hatn, card, PRESETS, builtin=reviews.dataset, task=TASK, data=TRANSFER, start=start
+)
 # The same learned from the source alone: what transfer is compared with. And the P-net without the other.
 HATN_SOURCE = HATN.changed(transfer=False)
 HATN_PNET = HATN.changed(pivots=0)

@@ -142,6 +142,6 @@ PRESETS = {
     ),
 }
 
-MEMN2N = classifying_texts(MemoryConfig, MemoryNetwork, card, moves.dataset, PRESETS, data=STORIES)
+MEMN2N = classifying_texts(MemoryConfig, MemoryNetwork, card, PRESETS, builtin=moves.dataset, data=STORIES)
 # What the paper compares it with: a single hop.
 MEMN2N_ONE = MEMN2N.changed(hops=1)

@@ -143,7 +143,7 @@ PRESETS = {
     ),
 }
 
-DME = classifying_texts(DmeConfig, Dme, card, docstrings.texts, PRESETS, start=start)
+DME = classifying_texts(DmeConfig, Dme, card, PRESETS, builtin=docstrings.texts, start=start)
 DME_CONTEXTUALISED = DME.changed(contextualised=True)
 # What choosing is compared with: all embeddings beside each other, and each alone.
 DME_CONCATENATED = DME.with_parts(join=Concatenated)

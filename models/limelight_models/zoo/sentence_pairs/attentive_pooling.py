@@ -106,7 +106,7 @@ PRESETS = {
 }
 
 ATTENTIVE_POOLING = classifying_texts(
-    AttentivePoolingConfig, AttentivePooling, card, inference.dataset, PRESETS, data=rows.TEXT_PAIRS
+    AttentivePoolingConfig, AttentivePooling, card, PRESETS, builtin=inference.dataset, data=rows.TEXT_PAIRS
 )
 # What the paper compares it with: the largest of each feature, in the place of both vectors.
 ATTENTIVE_POOLING_LARGEST = ATTENTIVE_POOLING.changed(attentive=False)

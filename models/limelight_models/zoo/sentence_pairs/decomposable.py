@@ -160,7 +160,7 @@ PRESETS = {
 }
 
 DECOMPOSABLE_ATTENTION = classifying_texts(
-    DecomposableConfig, DecomposableAttention, card, inference.dataset, PRESETS, data=rows.TEXT_PAIRS
+    DecomposableConfig, DecomposableAttention, card, PRESETS, builtin=inference.dataset, data=rows.TEXT_PAIRS
 )
 # What the paper adds to it: attention within each sentence, which knows how far words are apart.
 DECOMPOSABLE_ATTENTION_WITHIN = DECOMPOSABLE_ATTENTION.changed(within=True)

@@ -159,6 +159,8 @@ PRESETS = {
     "paper": preset(20, 32, 1e-3, patience=5, vocabulary=40_000, d_embedding=300, d=100),
 }
 
-WORD_BY_WORD = classifying_texts(WordByWordConfig, WordByWord, card, inference.dataset, PRESETS, data=rows.TEXT_PAIRS)
+WORD_BY_WORD = classifying_texts(
+    WordByWordConfig, WordByWord, card, PRESETS, builtin=inference.dataset, data=rows.TEXT_PAIRS
+)
 # What the paper compares it with: the last state attends, once.
 WORD_BY_WORD_ONCE = WORD_BY_WORD.changed(each=False)

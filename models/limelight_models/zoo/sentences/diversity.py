@@ -117,7 +117,7 @@ PRESETS = {
 }
 
 DIVERSITY_LSTM = classifying_texts(
-    DiversityConfig, DiversityLstm, card, docstrings.texts, PRESETS, task=ClassifyByStates()
+    DiversityConfig, DiversityLstm, card, PRESETS, builtin=docstrings.texts, task=ClassifyByStates()
 )
 # The same LSTM without conicity in its loss.
 DIVERSITY_LSTM_PLAIN = DIVERSITY_LSTM.changed(diversity=0.0)

@@ -87,6 +87,6 @@ PRESETS = {
     "paper": preset(20, 64, 1e-3, vocabulary=50_000, d_embedding=300, d_hidden=512),
 }
 
-LABEL_WISE_LSTM = classifying_texts(LabelWiseConfig, LabelWiseLstm, card, docstrings.texts, PRESETS)
+LABEL_WISE_LSTM = classifying_texts(LabelWiseConfig, LabelWiseLstm, card, PRESETS, builtin=docstrings.texts)
 # What the paper compares it with: one row of weights for all labels.
 LABEL_WISE_LSTM_SHARED = LABEL_WISE_LSTM.changed(shared=True)

@@ -131,7 +131,7 @@ PRESETS = {
     ),
 }
 
-STRUCTURED = classifying_texts(StructuredConfig, StructuredEmbedding, card, docstrings.texts, PRESETS)
+STRUCTURED = classifying_texts(StructuredConfig, StructuredEmbedding, card, PRESETS, builtin=docstrings.texts)
 # What the paper compares it with (§4.4): no penalty, and one row.
 STRUCTURED_FREE = STRUCTURED.changed(penalty=0.0)
 STRUCTURED_ONE = STRUCTURED.changed(rows=1)

@@ -130,6 +130,6 @@ PRESETS = {
     ),
 }
 
-CCT = classifying_pictures(CctConfig, CompactTransformer, card, snapshots.dataset, PRESETS)
+CCT = classifying_pictures(CctConfig, CompactTransformer, card, PRESETS, builtin=snapshots.dataset)
 # Taught where the digit is.
 CCT_SUPERVISED = CCT.supervised(0.5)

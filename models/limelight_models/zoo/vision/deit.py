@@ -142,7 +142,7 @@ PRESETS = {
     ),
 }
 
-DEIT = classifying_pictures(DeitConfig, DataEfficientTransformer, card, digits.dataset, PRESETS, start=teach)
+DEIT = classifying_pictures(DeitConfig, DataEfficientTransformer, card, PRESETS, builtin=digits.dataset, start=teach)
 # The distillation token learns the teacher's softened probabilities (eq. 2), or the label as the class token does.
 DEIT_SOFT = DEIT.changed(distillation="soft")
 DEIT_LABEL = DEIT.changed(distillation="label")

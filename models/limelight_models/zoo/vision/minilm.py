@@ -152,6 +152,6 @@ PRESETS = {
     ),
 }
 
-MINILM = classifying_pictures(MinilmConfig, Minilm, card, digits.dataset, PRESETS, start=distil)
+MINILM = classifying_pictures(MinilmConfig, Minilm, card, PRESETS, builtin=digits.dataset, start=distil)
 # The student learns the task alone.
 MINILM_ALONE = MINILM.changed(distilled=False)

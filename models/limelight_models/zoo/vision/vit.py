@@ -64,4 +64,4 @@ PRESETS = {
     ),
 }
 
-VIT = classifying_pictures(VitConfig, VisionTransformer, card, digits.dataset, PRESETS)
+VIT = classifying_pictures(VitConfig, VisionTransformer, card, PRESETS, builtin=digits.dataset)

@@ -139,6 +139,6 @@ PRESETS = {
     ),
 }
 
-XCIT = classifying_pictures(XcitConfig, CrossCovarianceTransformer, card, digits.dataset, PRESETS)
+XCIT = classifying_pictures(XcitConfig, CrossCovarianceTransformer, card, PRESETS, builtin=digits.dataset)
 # What the paper leaves out to see what it is worth (§4.1).
 XCIT_LOCAL = XCIT.changed(across=False)

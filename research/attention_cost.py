@@ -24,8 +24,8 @@ from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import Additive, ScaledDot
 from limelight_models.catalogue.parts import attention
 from limelight_models.catalogue.registry import MECHANISMS
-from limelight_models.testbed.taxonomy import SCALED, SOFT
-from limelight_models.testbed.text import Texts
+from limelight_models.catalogue.testbed.taxonomy import SCALED, SOFT
+from limelight_models.catalogue.testbed.text import Texts
 from research.replication.tables import with_tables, written
 
 RESULTS = Path(__file__).parent / "records" / "attention_cost.json.xz"

@@ -18,9 +18,9 @@ from limelight_export.tracing.build import build_graphs
 from limelight_models.cards.card import Card
 from limelight_models.catalogue.parts import combine
 from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.catalogue.testbed.form import Built
+from limelight_models.catalogue.testbed.text import Texts
 from limelight_models.data import tokenizers
-from limelight_models.testbed.form import Built
-from limelight_models.testbed.text import Texts
 from research.mechanisms.line import Line, latency_key
 from research.mechanisms.lines import lines
 from research.mechanisms.results import Results

@@ -25,7 +25,7 @@ from limelight_models.attention.align.monotonic import expected_alignment
 from limelight_models.attention.align.reinforced import Selection
 from limelight_models.attention.queries.multi_hop import MultiHop
 from limelight_models.attention.queries.question_hop import QuestionHops
-from limelight_models.attention.queries.transforms import AddContext, ContextAsQuery, QueryTransform, SameQuery
+from limelight_models.attention.queries.transforms import AddContext, ContextAsQuery, QueryTransform
 from limelight_models.attention.score import (
     Additive,
     CoverageAware,
@@ -243,35 +243,35 @@ def test_entropy_of_a_draw() -> None:
     torch.testing.assert_close(Hard().entropy(scores, mask), torch.tensor([half, 0.0], dtype=torch.float32))
 
 
-@pytest.mark.parametrize("transform", [SameQuery(), ContextAsQuery(), AddContext()], ids=lambda t: type(t).__name__)
+@pytest.mark.parametrize("transform", [ContextAsQuery(), AddContext()], ids=lambda t: type(t).__name__)
 def test_every_transform_of_a_query_in_two_hops(transform: QueryTransform) -> None:
     """By hand: dot products with what the transform makes of query and context."""
     query, key = torch.randn(1, 1, 3).double(), torch.randn(1, 4, 3).double()
     context, weights = MultiHop(hops=[Attention(score=Dot())] * 2, transform=transform)(query, key)
     first = alignments.softmax((key[0] @ query[0, 0]).numpy(), np.ones(4, bool))
     found = first @ key[0].numpy()
-    asked = {
-        SameQuery: query[0, 0].numpy(), ContextAsQuery: found, AddContext: query[0, 0].numpy() + found
-    }[type(transform)]  # fmt: skip
+    asked = {ContextAsQuery: found, AddContext: query[0, 0].numpy() + found}[type(transform)]
     second = alignments.softmax(key[0].numpy() @ asked, np.ones(4, bool))
     np.testing.assert_allclose(weights[0, 0].numpy(), np.stack([first, second]), atol=1e-12)
     np.testing.assert_allclose(context[0, 0].numpy(), second @ key[0].numpy(), atol=1e-12)
 
 
-def test_same_query_keeps_asking_with_what_was_found_beside_it() -> None:
+def test_a_query_asks_with_what_was_found_beside_it() -> None:
     hops = MultiHop(
-        hops=[Attention(score=General(d_q=6, d_k=3))] * 2, transform=SameQuery(), context_in_query=True,
+        hops=[Attention(score=General(d_q=6, d_k=3))] * 2, transform=AddContext(), context_in_query=True,
         average_first=True,
     ).double()  # fmt: skip
     query, key = torch.randn(1, 1, 3).double(), torch.randn(1, 4, 3).double()
     _, weights = hops(query, key)
     w = hops.hops[0].score.query_map.weight[0].T.detach().numpy()
     found = key[0].mean(0).numpy()
+    own = query[0, 0].numpy() + found
     for hop in range(2):
-        asked = w @ np.concatenate([query[0, 0].numpy(), found])
+        asked = w @ np.concatenate([own, found])
         row = alignments.softmax(key[0].numpy() @ asked, np.ones(4, bool))
         np.testing.assert_allclose(weights[0, 0, hop].detach().numpy(), row, atol=1e-12)
         found = row @ key[0].numpy()
+        own = own + found
 
 
 def test_a_question_is_reread_with_what_was_found_alone() -> None:

@@ -16,13 +16,13 @@ from limelight_models.attention import CombinationError
 from limelight_models.cards.card import Card
 from limelight_models.catalogue.parts import ALIGNS, UNIFORM, combine
 from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.catalogue.testbed.classifier import SmallModel
+from limelight_models.catalogue.testbed.form import Built
+from limelight_models.catalogue.testbed.readers import EachToken, Stepwise
+from limelight_models.catalogue.testbed.sentence_forms import VARIANTS
+from limelight_models.catalogue.testbed.taxonomy import SCALED, SOFT
 from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.task import Batch
-from limelight_models.testbed.classifier import SmallModel
-from limelight_models.testbed.form import Built
-from limelight_models.testbed.readers import EachToken, Stepwise
-from limelight_models.testbed.sentence_forms import VARIANTS
-from limelight_models.testbed.taxonomy import SCALED, SOFT
 from tests.kit.small_texts import INSTANCES, texts
 
 EVERY = {**{each.name: each.served for each in MECHANISMS if each.served}, **VARIANTS}

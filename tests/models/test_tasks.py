@@ -17,7 +17,6 @@ from limelight_models.network import Answer, Network
 from limelight_models.tasks.aspects import ClassifyTargets, opposed
 from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.entities import Entities, entities
-from limelight_models.tasks.regress import Regress
 from limelight_models.tasks.segment import Segment
 from limelight_models.tasks.spans import FindSpan
 from limelight_models.tasks.tag import Tag
@@ -157,18 +156,6 @@ def test_cells_of_a_picture() -> None:
     assert found["accuracy"] == 5 / 7
     assert found["intersection over union, small objects"] == 1.0
     assert found["intersection over union, large objects"] == 2 / 3
-
-
-def test_numbers() -> None:
-    task = Regress()
-    examples = [Example({}, numbers=(1.0, 3.0)), Example({}, numbers=(2.0, 2.0))]
-    held = Held(task, examples, (), [{"values": [[2.0, 5.0]]}, {"values": [[2.0, 2.0]]}])
-    (first, _) = held.in_order()
-    loss, terms = task.loss(Says(), first)
-    assert (float(loss), terms) == ((1 + 4) / 2, 1)
-    (off,) = task.judge(Says(), NO_CARD, held, [Example({}, numbers=(0.0, 0.0)), Example({}, numbers=(2.0, 4.0))])
-    # Answers are off by (1 + 2) / 2 and 0; the mean (1, 2) by (0 + 1) / 2 and (1 + 0) / 2.
-    assert (off.value, off.baseline) == (0.75, 0.5)
 
 
 def test_spans() -> None:

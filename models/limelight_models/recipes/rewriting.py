@@ -1,25 +1,24 @@
 """Shared by the sequence-to-sequence models: source and target, the generated sequence, vocabularies from the data."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
-from limelight_models.cards.card import Card
 from limelight_models.cards.inputs import TextInput, Tokenizer, forced_target
 from limelight_models.cards.labels import output_steps
 from limelight_models.cards.results import Written
 from limelight_models.data import dates, rows, tokenizers
 from limelight_models.data.dataset import Dataset
-from limelight_models.network import Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
+from limelight_models.recipes.prepared import described
+from limelight_models.recipes.recipe import Blueprint
 from limelight_models.recipes.settings import Preset
+from limelight_models.recipes.sizes import Sizes
 from limelight_models.tasks.generate import Generate
 
 SOURCE, TARGET = "source.json", "target.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seq2SeqConfig:
+class Seq2SeqConfig(Sizes):
     """Sizes that all of them have. begin, end: the token put in first, and the one that ends a sequence."""
 
     source_vocabulary: int
@@ -87,17 +86,5 @@ def prepare(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
     return prepared
 
 
-def rewriting(
-    config: type[C], network: Callable[..., Network], card: Callable[..., Card], presets: Mapping[str, Preset]
-) -> Recipe[C]:
-    """Make the recipe of a model that rewrites a text, taught by pairs of texts."""
-    return Recipe(
-        config=config,
-        network=network,
-        card=card,
-        task=Generate(),
-        data=rows.PAIRS,
-        builtin=dates.dataset,
-        prepare=prepare(config),
-        presets=presets,
-    )
+# The recipe of a model that rewrites a text, taught by pairs of texts.
+rewriting = partial(described, choices=prepare, task=Generate(), data=rows.PAIRS, builtin=dates.dataset)

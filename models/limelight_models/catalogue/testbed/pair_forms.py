@@ -10,7 +10,6 @@ from limelight_models.attention.features import (
     Alternating,
     ConcatProduct,
     Decomposable,
-    Hermitian,
     Interactive,
     LinearTransformation,
     MultiGrained,
@@ -25,9 +24,9 @@ from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.queries.question_hop import QuestionHops
 from limelight_models.attention.score import ActivatedGeneral, Additive, General, Score, SelfAttentive
 from limelight_models.cards.labels import LabelSet, numbered
-from limelight_models.testbed import pair
-from limelight_models.testbed.form import Built, ServedForm
-from limelight_models.testbed.pair import (
+from limelight_models.catalogue.testbed import pair
+from limelight_models.catalogue.testbed.form import Built, ServedForm
+from limelight_models.catalogue.testbed.pair import (
     AFFINITY,
     FIRST,
     ROW_OF_FIRST,
@@ -38,8 +37,8 @@ from limelight_models.testbed.pair import (
     Read,
     maps_of,
 )
-from limelight_models.testbed.taxonomy import taxonomy
-from limelight_models.testbed.text import Scale, Texts
+from limelight_models.catalogue.testbed.taxonomy import taxonomy
+from limelight_models.catalogue.testbed.text import Scale, Texts
 
 COARSE = {"first": ROW_OF_FIRST, "second": ROW_OF_SECOND}
 FINE = {**COARSE, "affinity": AFFINITY}
@@ -149,10 +148,6 @@ def alternating_from_itself(s: Scale) -> Alternating:
     """The first sentence begins with an attention of its own, which asks nothing (BF eq. 7)."""
     start = SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=s.d, d_w=s.d_w)))
     return Alternating(over_first=additive(s), over_second=additive(s), d_query=s.d, start=start)
-
-
-def hermitian(s: Scale) -> Score:
-    return Hermitian(d_q=s.d, d_k=s.d, d_c=s.d)
 
 
 def decomposable(s: Scale) -> Score:

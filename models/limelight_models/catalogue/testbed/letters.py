@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.blocks.convolved import Convolved
+from limelight_models.catalogue.testbed.text import Texts
 from limelight_models.data import tokenizers
-from limelight_models.testbed.text import Texts
 
 MOST = 12  # letters of a word that are read
 NAMES = tuple(f"letter {number + 1}" for number in range(MOST))

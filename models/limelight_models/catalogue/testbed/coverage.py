@@ -18,10 +18,10 @@ from limelight_models.attention.signals import (
 )
 from limelight_models.cards.labels import numbered
 from limelight_models.cards.maps import map_of
-from limelight_models.testbed.form import ServedForm, read_by
-from limelight_models.testbed.readers import STEPS, Reader, Stepwise
-from limelight_models.testbed.taxonomy import ADDITIVE
-from limelight_models.testbed.text import ATTENTION, TOKENS, Texts
+from limelight_models.catalogue.testbed.form import ServedForm, read_by
+from limelight_models.catalogue.testbed.readers import STEPS, Reader, Stepwise
+from limelight_models.catalogue.testbed.taxonomy import ADDITIVE
+from limelight_models.catalogue.testbed.text import ATTENTION, TOKENS, Texts
 
 D_COVERAGE = 8  # of a word's coverage vector; Tu et al. 2016 have 10
 

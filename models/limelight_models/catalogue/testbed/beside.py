@@ -16,13 +16,22 @@ from limelight_models.cards.inputs import Input, TensorInput, TensorSpec
 from limelight_models.cards.maps import Map, map_of
 from limelight_models.cards.results import Classes
 from limelight_models.cards.taxonomy import Taxonomy
+from limelight_models.catalogue.testbed.classifier import SmallModel
+from limelight_models.catalogue.testbed.form import Built, ServedForm
+from limelight_models.catalogue.testbed.readers import pairs_of
+from limelight_models.catalogue.testbed.taxonomy import ADDITIVE, SCALED, taxonomy
+from limelight_models.catalogue.testbed.text import (
+    ATTENTION,
+    MAX_CHARACTERS,
+    TEXT,
+    TOKENS,
+    Features,
+    Scale,
+    Texts,
+    text_input,
+)
 from limelight_models.network import Answer
 from limelight_models.tasks.heads import Scores
-from limelight_models.testbed.classifier import SmallModel
-from limelight_models.testbed.form import Built, ServedForm
-from limelight_models.testbed.readers import pairs_of
-from limelight_models.testbed.taxonomy import ADDITIVE, SCALED, taxonomy
-from limelight_models.testbed.text import ATTENTION, MAX_CHARACTERS, TEXT, TOKENS, Features, Scale, Texts, text_input
 
 DISTANCES, VARIABLES = "distances", "variables"  # inputs, and tasks
 

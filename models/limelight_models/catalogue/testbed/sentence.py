@@ -10,11 +10,11 @@ from limelight_models.cards.inputs import Noise
 from limelight_models.cards.maps import Map
 from limelight_models.cards.results import Classes
 from limelight_models.cards.taxonomy import Taxonomy
+from limelight_models.catalogue.testbed.classifier import SmallModel
+from limelight_models.catalogue.testbed.readers import Reader
+from limelight_models.catalogue.testbed.text import MAX_CHARACTERS, Features, Texts, text_input
 from limelight_models.network import Answer
 from limelight_models.tasks.heads import Scores
-from limelight_models.testbed.classifier import SmallModel
-from limelight_models.testbed.readers import Reader
-from limelight_models.testbed.text import MAX_CHARACTERS, Features, Texts, text_input
 
 
 class SentenceModel(SmallModel):

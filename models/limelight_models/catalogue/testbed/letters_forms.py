@@ -9,14 +9,14 @@ from limelight_models.attention.score import Additive
 from limelight_models.attention.weights import weights_of
 from limelight_models.cards.labels import LabelSet
 from limelight_models.cards.maps import Map
+from limelight_models.catalogue.testbed import sentence as sentences
+from limelight_models.catalogue.testbed.classifier import SmallModel
+from limelight_models.catalogue.testbed.form import Built, ServedForm
+from limelight_models.catalogue.testbed.letters import MOST, NAMES, Letters
+from limelight_models.catalogue.testbed.taxonomy import ADDITIVE, taxonomy
+from limelight_models.catalogue.testbed.text import TEXT, TOKENS, Features, Scale, Texts
 from limelight_models.network import Answer
 from limelight_models.tasks.heads import Scores
-from limelight_models.testbed import sentence as sentences
-from limelight_models.testbed.classifier import SmallModel
-from limelight_models.testbed.form import Built, ServedForm
-from limelight_models.testbed.letters import MOST, NAMES, Letters
-from limelight_models.testbed.taxonomy import ADDITIVE, taxonomy
-from limelight_models.testbed.text import TEXT, TOKENS, Features, Scale, Texts
 
 LETTERS = LabelSet(name="letters", kind="slots", names=NAMES)
 

@@ -1,15 +1,21 @@
-"""Choices of a model that follow from the data: the same for all models that read the same."""
+"""Choices of a model that follow from the data, and recipes: the same for all models that read the same."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
-from limelight_models.data import tokenizers
+from limelight_models.cards.card import Card
+from limelight_models.data import rows, tokenizers
 from limelight_models.data.dataset import DataError, Dataset, classes
+from limelight_models.data.folder import IMAGES
 from limelight_models.data.images import grey_levels
-from limelight_models.recipes.recipe import Blueprint
+from limelight_models.network import Network
+from limelight_models.recipes.recipe import TOKENIZER, Blueprint, Recipe
 from limelight_models.recipes.settings import Preset
+from limelight_models.tasks.classify import Classify
 
 C = TypeVar("C")
+CLASSIFY = Classify()
 
 
 def fitting(config: Callable[..., C], **sizes: Any) -> C:
@@ -33,7 +39,7 @@ def of_texts(
         tokenizer = tokenize(tokenizers.texts_of(values), vocabulary=preset.vocabulary)
         labels = classes(dataset)
         made = config(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
-        return Blueprint(made, labels, {"tokenizer.json": tokenizer})
+        return Blueprint(made, labels, {TOKENIZER: tokenizer})
 
     return prepare
 
@@ -51,3 +57,21 @@ def of_pictures(config: Callable[..., C]) -> Callable[[Dataset, Preset], Bluepri
         return Blueprint(fitting(config, classes=len(labels), **pixels.sizes, **preset.sizes), labels, {})
 
     return prepare
+
+
+def described(
+    config: type[Any],
+    network: Callable[..., Network],
+    card: Callable[[Any, Blueprint[Any]], Card],
+    presets: Mapping[str, Preset],
+    *,
+    choices: Callable[[type[Any]], Callable[[Dataset, Preset], Blueprint[Any]]],
+    **more: Any,
+) -> Recipe[Any]:
+    """A recipe whose choices follow from its config's class alone. choices: makes its `prepare`. more: other fields."""
+    return Recipe(config, network, card, prepare=choices(config), presets=presets, **more)
+
+
+# Recipes of models that put texts, or what is made of texts, and pictures into classes; each says what comes with it.
+classifying_texts = partial(described, choices=of_texts, task=CLASSIFY, data=rows.TEXTS)
+classifying_pictures = partial(described, choices=of_pictures, task=CLASSIFY, data=IMAGES)

@@ -20,11 +20,10 @@ from limelight_models.attention.queries.transforms import MixContext
 from limelight_models.attention.score import Additive, BiasedGeneral, Dot, PerHead, ScaledDot, Score, SelfAttentive
 from limelight_models.attention.signals import RationaleAttention
 from limelight_models.cards.labels import LabelSet, numbered
-from limelight_models.tasks.heads import Scores
-from limelight_models.testbed import sentence as sentences
-from limelight_models.testbed.form import Built, ServedForm, read_by
-from limelight_models.testbed.meta import MetaModel
-from limelight_models.testbed.queries import (
+from limelight_models.catalogue.testbed import sentence as sentences
+from limelight_models.catalogue.testbed.form import Built, ServedForm, read_by
+from limelight_models.catalogue.testbed.meta import MetaModel
+from limelight_models.catalogue.testbed.queries import (
     Asked,
     AskedByAverage,
     Capsular,
@@ -36,9 +35,10 @@ from limelight_models.testbed.queries import (
     SelfPooled,
     WholeTask,
 )
-from limelight_models.testbed.readers import Reader
-from limelight_models.testbed.taxonomy import ADDITIVE, SCALED, taxonomy
-from limelight_models.testbed.text import Scale, Texts
+from limelight_models.catalogue.testbed.readers import Reader
+from limelight_models.catalogue.testbed.taxonomy import ADDITIVE, SCALED, taxonomy
+from limelight_models.catalogue.testbed.text import Scale, Texts
+from limelight_models.tasks.heads import Scores
 
 HOPS, ANSWERS = 3, 3
 WIDE = 8  # size of a feature's own queries and keys in feature-wise scores

@@ -15,7 +15,7 @@ from limelight_models.attention.flat import average
 from limelight_models.attention.general import FeatureAttention
 from limelight_models.cards.labels import numbered
 from limelight_models.cards.maps import Map, map_of
-from limelight_models.testbed.text import ATTENTION, TEXT, TOKENS
+from limelight_models.catalogue.testbed.text import ATTENTION, TEXT, TOKENS
 
 STEPS = 3  # how often a stepwise reader looks
 

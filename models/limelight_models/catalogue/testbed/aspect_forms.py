@@ -6,12 +6,12 @@ from limelight_models.attention import Attention
 from limelight_models.attention.features import Rotation, Rotatory
 from limelight_models.attention.levels import TargetObject
 from limelight_models.attention.score import ActivatedGeneral, General, Score
-from limelight_models.testbed import aspect
-from limelight_models.testbed.aspect import RotatoryModel, TargetObjectModel
-from limelight_models.testbed.document_forms import pool
-from limelight_models.testbed.form import Built, ServedForm
-from limelight_models.testbed.taxonomy import taxonomy
-from limelight_models.testbed.text import Scale, Texts
+from limelight_models.catalogue.testbed import aspect
+from limelight_models.catalogue.testbed.aspect import RotatoryModel, TargetObjectModel
+from limelight_models.catalogue.testbed.document_forms import pool
+from limelight_models.catalogue.testbed.form import Built, ServedForm
+from limelight_models.catalogue.testbed.taxonomy import taxonomy
+from limelight_models.catalogue.testbed.text import Scale, Texts
 
 TURNS = 3
 

@@ -7,11 +7,11 @@ from limelight_models.attention.align import Align
 from limelight_models.attention.levels import Hierarchical
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.score import Score, SelfAttentive
-from limelight_models.testbed import document as documents
-from limelight_models.testbed.document import DocumentModel, FlatModel, HierarchicalModel, SentenceEncoder
-from limelight_models.testbed.form import Built, ServedForm
-from limelight_models.testbed.taxonomy import SOFT, taxonomy
-from limelight_models.testbed.text import Scale, Texts
+from limelight_models.catalogue.testbed import document as documents
+from limelight_models.catalogue.testbed.document import DocumentModel, FlatModel, HierarchicalModel, SentenceEncoder
+from limelight_models.catalogue.testbed.form import Built, ServedForm
+from limelight_models.catalogue.testbed.taxonomy import SOFT, taxonomy
+from limelight_models.catalogue.testbed.text import Scale, Texts
 
 
 def pool(s: Scale, *, score: Score | None = None, align: Align | None = None) -> SelfAttentivePool:

@@ -18,8 +18,8 @@ from limelight_models.attention.signals import RationaleAttention
 from limelight_models.attention.signals.disagreement import output_agreement, position_agreement, subspace_agreement
 from limelight_models.cards.labels import LabelSet, numbered
 from limelight_models.cards.maps import MapKind, map_of
-from limelight_models.testbed.readers import Reader
-from limelight_models.testbed.text import ATTENTION, TEXT, TOKENS, Texts
+from limelight_models.catalogue.testbed.readers import Reader
+from limelight_models.catalogue.testbed.text import ATTENTION, TEXT, TOKENS, Texts
 
 Read = tuple[Tensor, Mapping[str, Tensor]]
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from limelight_models.attention import Attention
 from limelight_models.cards.card import Card
-from limelight_models.testbed import sentence as sentences
-from limelight_models.testbed.classifier import SmallModel
-from limelight_models.testbed.readers import Reader, reader
-from limelight_models.testbed.taxonomy import SOFT, taxonomy
-from limelight_models.testbed.text import Texts
+from limelight_models.catalogue.testbed import sentence as sentences
+from limelight_models.catalogue.testbed.classifier import SmallModel
+from limelight_models.catalogue.testbed.readers import Reader, reader
+from limelight_models.catalogue.testbed.taxonomy import SOFT, taxonomy
+from limelight_models.catalogue.testbed.text import Texts
 
 Built = tuple[SmallModel, Card]
 

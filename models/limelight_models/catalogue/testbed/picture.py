@@ -12,12 +12,12 @@ from limelight_models.cards.inputs import ImageInput
 from limelight_models.cards.labels import numbered
 from limelight_models.cards.maps import map_of
 from limelight_models.cards.results import Classes
+from limelight_models.catalogue.testbed.classifier import SmallModel
+from limelight_models.catalogue.testbed.form import Built, ServedForm
+from limelight_models.catalogue.testbed.taxonomy import SCALED, taxonomy
+from limelight_models.catalogue.testbed.text import ATTENTION, Scale, Texts
 from limelight_models.network import Answer
 from limelight_models.tasks.heads import Scores
-from limelight_models.testbed.classifier import SmallModel
-from limelight_models.testbed.form import Built, ServedForm
-from limelight_models.testbed.taxonomy import SCALED, taxonomy
-from limelight_models.testbed.text import ATTENTION, Scale, Texts
 
 PICTURE = "picture"  # the task
 SIDE, STRIDE = 24, 4  # pixels of a picture's side, and of a cell's

@@ -14,9 +14,9 @@ from limelight_models.cards.labels import LabelSet, one
 from limelight_models.cards.maps import Map, MapKind
 from limelight_models.cards.results import Classes
 from limelight_models.cards.taxonomy import Taxonomy
+from limelight_models.catalogue.testbed.classifier import SmallModel
+from limelight_models.catalogue.testbed.text import MAX_CHARACTERS, Features, Texts
 from limelight_models.network import Answer
-from limelight_models.testbed.classifier import SmallModel
-from limelight_models.testbed.text import MAX_CHARACTERS, Features, Texts
 
 FIRST = LabelSet(name="first", kind="tokens", input="pair", tensor="first_ids", dimension="first")
 SECOND = LabelSet(name="second", kind="tokens", input="pair", tensor="second_ids", dimension="second")

@@ -8,11 +8,11 @@ from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.representations import MetaEmbedding
 from limelight_models.cards.labels import LabelSet
 from limelight_models.cards.maps import map_of
+from limelight_models.catalogue.testbed.classifier import SmallModel
+from limelight_models.catalogue.testbed.letters import Spelled
+from limelight_models.catalogue.testbed.text import ATTENTION, TOKENS, Features, Texts
 from limelight_models.network import Answer
 from limelight_models.tasks.heads import Scores
-from limelight_models.testbed.classifier import SmallModel
-from limelight_models.testbed.letters import Spelled
-from limelight_models.testbed.text import ATTENTION, TOKENS, Features, Texts
 
 REPRESENTATIONS = LabelSet(
     name="representations",

@@ -176,22 +176,8 @@ def test_a_generation_is_whole_or_an_error() -> None:
 
 
 def test_names_of_maps_are_no_paths_and_share_no_file(tmp_path: Path) -> None:
-    names = [
-        "a/b",
-        "a:b",
-        "../up",
-        "/tmp/absolute",
-        "A",
-        "a",
-        ".",
-        "..",
-        "",
-        "nul",
-        "n" * 300,
-        "n" * 301,
-        "e\u0301",
-        "é",
-    ]
+    names = ["a/b", "a:b", "../up", "/tmp/absolute", "A", "a", ".", "..", "", "nul"]
+    names += ["n" * 300, "n" * 301, "e\u0301", "é"]
     chunks = [chunk(query, index=each) for each in range(len(names)) for query in (0, 1)]
     told = list(save_maps(read([start(names=names), *chunks, END]), tmp_path / "maps"))
     files = {each.file.name.lower() for each in told if isinstance(each, SavedMap)}

@@ -18,7 +18,7 @@ from PIL import Image
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight_bundle.wire import to_tensor
-from tests.hostile.capped import Capped, capped, health_of
+from tests.hostile.capped import Capped, capped, good, health_of
 from tests.kit import bundles
 from tests.kit.processes import ROOT
 from tests.kit.serving import attend, predict, refusal, text
@@ -214,16 +214,11 @@ ATTACKS = {
 }
 
 
-def good(server: Capped) -> None:
-    """Call as an honest client does."""
-    assert server.stub.Predict(predict("tiny", text("the cat")), timeout=60).predictions
-
-
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_request_costs_no_more_than_it_is_worth(server: Capped, name: str) -> None:
     attack = ATTACKS[name]
     request = attack.make()
-    good(server)
+    assert good(server.stub)
     before, resident = server.cpu_seconds(), server.resident()
     server.forget_peak()
     with health_of(server.address) as health:
@@ -236,7 +231,7 @@ def test_a_request_costs_no_more_than_it_is_worth(server: Capped, name: str) -> 
             refused = refusal(error)
             assert refused.code == attack.code, refused
             assert attack.field in refused.field and attack.says in refused.message, refused
-        good(server)
+        assert good(server.stub)
     assert not health.failures
     assert max(health.seconds, default=0.0) < MOST_LATE
     assert server.cpu_seconds() - before < MOST_CPU_SECONDS

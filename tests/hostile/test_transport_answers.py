@@ -106,7 +106,7 @@ def test_small_answers_of_large_maps_stay_within_the_budget(
         assert server.stub.Attend(request, timeout=60).results
         before = server.resident()
         server.forget_peak()
-        calls = [server.stub.Attend.future(request, timeout=60) for _ in range(30)]
+        calls = [server.stub.Attend.future(request, timeout=60) for _ in range(20)]
         codes = {each.code() for each in calls}
         assert codes <= {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED}
         assert grpc.StatusCode.OK in codes

@@ -47,13 +47,8 @@ def test_a_command_is_added_by_its_entry_point(run: Run, entry_points: dict[str,
 
 
 def test_a_command_that_is_not_installed_says_how_to_install_it(run: Run, entry_points: dict[str, metadata.EntryPoint]):
-    for name, extra in (
-        ("serve", "serve"),
-        ("demo", "serve"),
-        ("train", "train"),
-        ("export", "train"),
-        ("mechanisms", "train"),
-    ):
+    extras = {"serve": "serve", "demo": "serve", "train": "train", "export": "train", "mechanisms": "train"}
+    for name, extra in extras.items():
         line = f"limelight: '{name}' is not installed: {installing.extra(extra)}\n"
         assert run(name) == (1, "", line)
     entry_points["serve"] = metadata.EntryPoint("serve", "missing_runtime:serve", commands.GROUP)

@@ -126,10 +126,8 @@ def test_documents_pictures_and_selections_have_their_pictures(states: list[Any]
     assert colours > 3  # what is no edge, and the weights of words
     picture = host(states[2])
     canvas = picture.locator(".panel.picture canvas").last
-    assert canvas.evaluate("each => [each.width > 100, each.getContext('2d').getImageData(2, 2, 1, 1).data[3]]") == [
-        True,
-        255,
-    ]
+    drawn = canvas.evaluate("each => [each.width > 100, each.getContext('2d').getImageData(2, 2, 1, 1).data[3]]")
+    assert drawn == [True, 255]
     selected = host(states[3])
     assert selected.locator("[data-part=map] option").all_inner_texts() == ["encoder.1.self"]
     selected.locator("[aria-label^='Queries'] .unit").first.hover()
@@ -194,11 +192,8 @@ def test_keys_that_are_cut_are_no_shares_and_features_are_averaged() -> None:
     message, _ = read(limelight.widget(one_map(np.full((1, 1, 2), 0.25, np.float32), key=keys.take([0, 2]))))
     assert message["maps"][0]["normalised"] is False
     message, data = read(limelight.widget(one_map(np.array([[[[0.2, 0.4], [0.8, 0.6]]]], np.float32))))
-    assert np.frombuffer(data, "<f4") == pytest.approx([0.3, 0.7]) and message["maps"][0]["weights"]["shape"] == [
-        1,
-        1,
-        2,
-    ]
+    assert np.frombuffer(data, "<f4") == pytest.approx([0.3, 0.7])
+    assert message["maps"][0]["weights"]["shape"] == [1, 1, 2]
     with pytest.raises(KeyError, match=r"encoder\.0\.cross"):
         limelight.widget(one_map(np.ones((1, 1, 1), np.float32)), "decoder.*")
 

@@ -72,10 +72,15 @@ def test_sentences_take_their_words_in_one_pass() -> None:
     assert found.labels[-1] == f"token {number - 1}"
 
 
-@pytest.mark.parametrize("shape", [[LARGEST] * 400_000, [0] * 10, [LARGEST, 0], [-1, -1], [2**62, 2**62, 0]])
+SHAPES = [[LARGEST] * 400_000, [0] * 10, [LARGEST, 0], [-1, -1], [-1], [2**62, 2**62, 0], [2**40, 2**40], [2]]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 def test_a_shape_is_bounded_before_its_product_is_taken(shape: list[int]) -> None:
     with pytest.raises(ValueError, match="a tensor of"):
         to_array(values_pb2.Tensor(data_type="DATA_TYPE_FLOAT32", shape=shape))
+    with pytest.raises(ValueError, match="a tensor of"):
+        to_array(values_pb2.Tensor(shape=[0]))
 
 
 def ones(*shape: int) -> values_pb2.Tensor:

@@ -1,16 +1,21 @@
 """Connections, frames, requests and answers that no honest client makes: those who are there go on, memory stays."""
 
+import gzip
 import resource
 import socket
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+
+import grpc
 import pytest
-from limelight.v1 import service_pb2
+
+from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight_service.settings import Settings
-from tests.hostile.capped import Capped, capped, good, health_of
+from tests.hostile.capped import CAP, Capped, capped, good, health_of
 from tests.hostile.wire import (
     CONTINUATION,
     DATA,
@@ -28,18 +33,7 @@ from tests.hostile.wire import (
     prefix,
 )
 from tests.kit import bundles
-from tests.kit.serving import eventually
-import gzip
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
-import grpc
-from tests.hostile.wire import HEALTH, SERVICE, Wire, prefix
-from tests.kit.serving import eventually, predict, text
-from limelight.v1 import attention_pb2, service_pb2, values_pb2
-from tests.hostile.capped import CAP, Capped, capped, health_of
 from tests.kit.serving import attend, eventually, generate, predict, text
-
 
 MEBIBYTE = 2**20
 
@@ -166,14 +160,16 @@ FLOODS: dict[str, Callable[[int], bytes]] = {
 @pytest.mark.parametrize(
     ("flood", "reads"), [*[(each, True) for each in FLOODS], *[(each, False) for each in ("calls", "pings", "headers")]]
 )
-def test_a_flood_of_frames_ends_with_its_connection_and_leaves_nothing(crowded: Capped, flood: str, reads: bool) -> None:
+def test_a_flood_of_frames_ends_with_its_connection_and_leaves_nothing(
+    crowded: Capped, flood: str, reads: bool
+) -> None:
     assert eventually(lambda: good(crowded.stub), 30)
     before = crowded.resident()
     crowded.forget_peak()
     until, turn, wire = time.monotonic() + 0.3, 0, Wire(crowded.address)
     with health_of(crowded.address) as health:
         while time.monotonic() < until:
-            wire.socket.settimeout(0.3)  # a crowded that does not read holds this one up, and that is its right
+            wire.socket.settimeout(0.3)  # a server that does not read holds this one up: its right
             wire.write(FLOODS[flood](turn))
             if reads:
                 wire.drain()
@@ -212,8 +208,6 @@ LARGEST = 4 * MEBIBYTE
 PLACES = 8
 OK, CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, RESOURCE_EXHAUSTED, UNIMPLEMENTED = 0, 1, 3, 4, 5, 8, 12
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-
-
 
 
 @pytest.fixture(scope="module")
@@ -382,8 +376,6 @@ def test_a_request_of_many_bytes_and_few_fields_is_taken(server: Capped) -> None
 
 
 LONGEST = " ".join(["cat"] * 30)
-
-
 
 
 @pytest.fixture(scope="module")

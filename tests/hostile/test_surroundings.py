@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -62,7 +63,7 @@ SHARING = [(each, 1) for each in SURROUNDINGS]  # processes share large maps
 
 def can_filter(before: str) -> bool:
     """True where a process may filter its own calls as this code does."""
-    ended = subprocess.run(["python3", "-c", f"import sys\n{before}"], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", f"import sys\n{before}"], capture_output=True, text=True, check=False)
     return "cannot filter" not in ended.stderr
 
 

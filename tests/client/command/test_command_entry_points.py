@@ -1,4 +1,4 @@
-"""Commands come from entry points, and are imported when they are called."""
+"""Commands come from entry points, are imported when they are called, and work as pasted where they are printed."""
 
 import re
 import shlex
@@ -14,6 +14,7 @@ import typer
 
 from limelight.base import installing
 from limelight.base.commands import CommandError
+from limelight.base.program import command_line, program
 from limelight.cli import commands
 from tests.client.command.people import Run
 
@@ -137,3 +138,23 @@ def test_the_version_is_that_of_the_distribution(run: Run):
     status, output, _ = run("--version")
     assert status == 0
     assert re.fullmatch(r"limelight \d+\.\d+\.\d+.*\n", output)
+
+
+def test_a_program_on_the_path_is_its_name_and_another_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "my bin"
+    folder.mkdir()
+    path = folder / "limelight"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert command_line("export", Path("a run"), "--version", 0) == "'my bin/limelight' export 'a run' --version 0"
+    monkeypatch.chdir("/")
+    assert program() == f"'{path.relative_to('/')}'"
+    monkeypatch.setenv("PATH", str(folder))
+    assert program() == "limelight"
+    monkeypatch.setattr(sys, "argv", ["/some/where/pytest"])
+    assert program() == "limelight"

@@ -1,4 +1,4 @@
-"""Commands come from entry points, and are imported when they are called."""
+"""Commands come from entry points, are imported when they are called, and work as pasted where they are printed."""
 
 import re
 import shlex
@@ -14,6 +14,7 @@ import typer
 
 from limelight.base import installing
 from limelight.base.commands import CommandError
+from limelight.base.program import command_line, program
 from limelight.cli import commands
 from tests.client.command.people import Run
 
@@ -47,13 +48,8 @@ def test_a_command_is_added_by_its_entry_point(run: Run, entry_points: dict[str,
 
 
 def test_a_command_that_is_not_installed_says_how_to_install_it(run: Run, entry_points: dict[str, metadata.EntryPoint]):
-    for name, extra in (
-        ("serve", "serve"),
-        ("demo", "serve"),
-        ("train", "train"),
-        ("export", "train"),
-        ("mechanisms", "train"),
-    ):
+    extras = {"serve": "serve", "demo": "serve", "train": "train", "export": "train", "mechanisms": "train"}
+    for name, extra in extras.items():
         line = f"limelight: '{name}' is not installed: {installing.extra(extra)}\n"
         assert run(name) == (1, "", line)
     entry_points["serve"] = metadata.EntryPoint("serve", "missing_runtime:serve", commands.GROUP)
@@ -161,3 +157,23 @@ def test_the_version_is_that_of_the_distribution(run: Run):
     status, output, _ = run("--version")
     assert status == 0
     assert re.fullmatch(r"limelight \d+\.\d+\.\d+.*\n", output)
+
+
+def test_a_program_on_the_path_is_its_name_and_another_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "my bin"
+    folder.mkdir()
+    path = folder / "limelight"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert command_line("export", Path("a run"), "--version", 0) == "'my bin/limelight' export 'a run' --version 0"
+    monkeypatch.chdir("/")
+    assert program() == f"'{path.relative_to('/')}'"
+    monkeypatch.setenv("PATH", str(folder))
+    assert program() == "limelight"
+    monkeypatch.setattr(sys, "argv", ["/some/where/pytest"])
+    assert program() == "limelight"

@@ -1,4 +1,4 @@
-"""Draws panels of the dashboard from a real Prometheus: `python -m tests.deploy.picture`.
+"""Draws panels of the dashboard from a real Prometheus: `python -m dashboard_picture`, at the root of a checkout.
 
 Grafana is not needed: the queries are those of the dashboard, asked while the demo models are called.
 """
@@ -24,7 +24,7 @@ from tests.deploy.expressions import Expression, panels
 from tests.deploy.prometheus import Prometheus, filled, prometheus
 from tests.kit.serving import free_port, serving
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docs" / "pictures" / "dashboard.png"
 SECONDS = 90
 DRAWN = {

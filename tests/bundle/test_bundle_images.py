@@ -50,7 +50,7 @@ def bundle(channels: int = 1, **normalise: object) -> bundle_pb2.Bundle:
 
 
 def row(data: bytes, channels: int = 1) -> Row:
-    return Preprocessor.from_parts(bundle(channels), {}).row({"image": Image(data)}, field="instances[0]")
+    return Preprocessor.from_parts(bundle(channels), {}).row({"image": Image(data)}, field=("instances", 0))
 
 
 def encoded(array: np.ndarray, kind: str = "PNG", **options: object) -> bytes:
@@ -145,7 +145,7 @@ def test_no_damage_raises_anything_but_an_input_error(data: bytes, changes: list
     for place, value in changes:
         broken[place % len(broken)] = value
     try:
-        made, size = decode_image(bytes(broken), channels=3, max_pixels=10_000, field="x")
+        made, size = decode_image(bytes(broken), channels=3, max_pixels=10_000, field=("x",))
     except InputError as error:
         assert error.field == "x"
     else:

@@ -59,7 +59,7 @@ def cropped(rows: int, columns: int) -> dict[str, dict[str, object]]:
 def row(made: bundle_pb2.Bundle, pixels: np.ndarray, kind: str = "PNG", **options: object) -> Row:
     buffer = io.BytesIO()
     Pillow.fromarray(pixels).save(buffer, kind, **options)
-    return Preprocessor.from_parts(made, {}).row({"image": Image(buffer.getvalue())}, field="instances[0]")
+    return Preprocessor.from_parts(made, {}).row({"image": Image(buffer.getvalue())}, field=("instances", 0))
 
 
 def region(made: Row) -> tuple[float, float, float, float]:
@@ -235,7 +235,7 @@ def test_every_kind_of_png_has_the_colours_of_its_specification(
         opacity = eight[..., -1] if colours in (4, 6) else np.full((6, 7), 255)
         if transparent:
             opacity = np.where((samples == samples[2, 3]).all(axis=2), 0, 255)
-    found, _ = decode_image(png(colours, depth, samples, **chunks), channels=channels, max_pixels=0, field="image")
+    found, _ = decode_image(png(colours, depth, samples, **chunks), channels=channels, max_pixels=0, field=("image",))
     expected = 255 - (255 - rgb) * opacity[..., np.newaxis] / 255
     if channels == 1:
         expected = expected @ [[0.299], [0.587], [0.114]]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from limelight_bundle.errors import Path
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Array, Instance
 from limelight_service.admission.memory import Held
@@ -53,7 +54,7 @@ class InstanceSource(Protocol):
 
     def __len__(self) -> int: ...
 
-    def path(self, place: int) -> str:
+    def path(self, place: int) -> Path:
         """Give the path of an instance in the request."""
 
     def has_files(self, schema: ModelSchema) -> bool:

@@ -9,7 +9,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Sized
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -58,6 +58,7 @@ from limelight_service.security.quotas import Quotas
 from limelight_service.settings import Settings
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Sized)
 
 # Handing work to a thread costs about as much as tokenizing a paragraph. Below these sizes the event loop does it
 # itself, well within a millisecond; images never, whose bytes do not tell their size.
@@ -154,7 +155,7 @@ class Core:
             self._signals.offer(checked.model, one.row, seed, checked.wanted.generation, call.trace)
         return Inference(checked, predictions, held, preprocess, started)
 
-    async def encoded(self, inference: Inference, encode: Callable[[Inference], bytes], call: Call) -> bytes:
+    async def encoded(self, inference: Inference, encode: Callable[[Inference], S], call: Call) -> S:
         """Serialize an answer, a large one on a thread, and hold its memory until it is sent. Raises: as `encode`."""
         held, began = inference.held, time.perf_counter_ns()
         with self._failures_counted(inference.checked, inference.started):

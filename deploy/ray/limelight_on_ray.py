@@ -14,7 +14,7 @@ from ray import serve
 from ray.serve.grpc_util import RayServegRPCContext
 
 from limelight_service.configuration import load_settings
-from limelight_service.frontend.transport.status import REQUEST_ID_KEY, StatusError
+from limelight_service.frontend.status import REQUEST_ID_KEY, StatusError
 from limelight_service.supervisor.embedded import embedded
 from limelight_service.supervisor.serving import settle_interpreter
 

@@ -1,4 +1,4 @@
-"""The errors of the service, beside those of bundles; `frontend.transport.status` has their codes."""
+"""The errors of the service, beside those of bundles; `frontend.status` has their codes."""
 
 from dataclasses import dataclass
 

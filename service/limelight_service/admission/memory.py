@@ -36,6 +36,7 @@ class MemoryBudget:
         self._workers = workers
         self._kept = 0
         self._transient: list[Transient] = []
+        self._all_transient = 0
 
     @property
     def held(self) -> int:
@@ -56,7 +57,8 @@ class MemoryBudget:
 
         Raises: QueueFullError at once where others hold too much already.
         """
-        before = self.held
+        fits = self._kept + self._all_transient + count + sum([each.size for each in transient]) <= self.limit
+        before = 0 if fits else self.held  # which takes a while
         taken = Held(self, count, [each for each in transient if each.size] if transient else ())
         if before and self.held > self.limit:
             taken.release()
@@ -80,6 +82,7 @@ class Held:
         budget._kept += kept
         for each in transient:
             insort(budget._transient, each)
+            budget._all_transient += each.size
 
     def __enter__(self) -> "Held":
         return self
@@ -94,6 +97,7 @@ class Held:
         self._kept = count
         for each in self._transient:
             del budget._transient[bisect_left(budget._transient, each)]
+            budget._all_transient -= each.size
         self._transient = ()
 
     def release(self) -> None:

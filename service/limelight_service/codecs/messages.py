@@ -199,6 +199,17 @@ def _intervention(message: values_pb2.Intervention, path: Path) -> Intervention:
     return Intervention(path, message.map, Change(change or ""), values, message.heads, message.queries)
 
 
+@dataclass(frozen=True)
+class AskedGeneration:
+    """Generation options as they were sent, serialised."""
+
+    message: bytes
+
+    def __call__(self, longest: int) -> GenerationSettings:
+        """Check them. longest: the model's limit of tokens. Raises: InputError."""
+        return generation_settings(service_pb2.GenerationOptions.FromString(self.message), longest)
+
+
 def _groupings(messages: Sequence[attention_pb2.Grouping], default: GroupReduction, path: Path) -> tuple[Grouping, ...]:
     _check_groups(messages, path)
     found = []

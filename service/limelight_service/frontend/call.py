@@ -1,10 +1,10 @@
 """One call as the core sees it, whatever protocol it came by."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from limelight_service.observability.traces import Attribute, Trace
+from limelight_service.observability.traces import Trace
 from limelight_service.security.caller import ANYBODY, Caller
 
 
@@ -37,7 +37,7 @@ class Call:
 
     deadline: on the clock of `time.monotonic`; None without one. at_end: closed once the protocol has no more to do
     with the call. limit: bytes of the largest answer that the protocol can send; 0 for no limit of its own. durations:
-    milliseconds by stage. trace: None where calls are not traced.
+    nanoseconds by stage. trace: None where calls are not traced.
     """
 
     identity: str
@@ -48,30 +48,14 @@ class Call:
     version: int = 0
     rows: int = 0
     limit: int = 0
-    durations: dict[str, float] = field(default_factory=dict)
+    durations: dict[str, int] = field(default_factory=dict)
     trace: Trace | None = None
 
     def when_sent(self, act: Callable[[], object]) -> None:
         """Call a function once the whole answer has been taken, or the call has ended otherwise."""
         self.at_end.callback(act)
 
-    def took(self, stage: str, nanoseconds: int) -> None:
-        """Note the duration of a stage."""
-        self.durations[f"{stage}_ms"] = round(nanoseconds / 1e6, 3)
-
-    def traced(
-        self,
-        stage: str,
-        nanoseconds: int,
-        *,
-        began: int | None = None,
-        attributes: Mapping[str, Attribute] | None = None,
-    ) -> None:
-        """Add the span of a stage to the trace, where there is one.
-
-        Args:
-            began: on the clock of `time.monotonic_ns`; None for a stage that ends now.
-        """
+    def traced(self, stage: str, nanoseconds: int) -> None:
+        """Add the span of a stage that ends now to the trace, where there is one."""
         if self.trace is not None:
-            start = time.monotonic_ns() - nanoseconds if began is None else began
-            self.trace.stage(stage, start, nanoseconds, attributes or {})
+            self.trace.stage(stage, time.monotonic_ns() - nanoseconds, nanoseconds, {})

@@ -1,22 +1,23 @@
 """Dataclasses of calls in any protocol: requests, prepared instances, answers and their provenance."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 from limelight_bundle.errors import Path
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Array, Instance
-from limelight_service.admission.memory import Held
-from limelight_service.attention.options import Options
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.frontend.interventions import Intervention
 from limelight_service.frontend.models import Model
+from limelight_service.frontend.options import CallOptions, Wanted
 from limelight_service.frontend.results import TypedResult
 from limelight_service.frontend.schema import ModelSchema
-from limelight_service.frontend.sizes import Wanted
-from limelight_service.ipc.boundary import GenerationSettings, RowResult
+from limelight_service.frontend.sizes import RowBounds
+from limelight_service.ipc.boundary import RowResult
 from limelight_service.observability.counters import Snapshot
+
+S = TypeVar("S", bound=Sized)
 
 # The bytes of an answer from which it is made on a thread, and as many as take the time of one typed result.
 _LARGE_ANSWER = 2**18
@@ -75,53 +76,40 @@ class CallRequest:
     """A call for one model, checked as far as it can be without the model.
 
     model: its name, or the model itself from `Core.find`, where a protocol needs it to read the request. version: 0 for
-    the default. outputs: names of the raw outputs to return; None for all. generation: makes the checked options, of
-    the model's limit of tokens; None where the call has none. attention: None for a prediction alone. limit: bytes of
-    the answer, 0 for the server's. encode_labels: a label set as the protocol sends it. label_sets: those to return
-    beside the ones that results and maps refer to. is_large: the attention options are many, and take time again with
-    each instance. is_rectangular: each instance takes as much of the answer as the
-    largest, and edges as much as a dense map.
+    the default. encode_labels: a label set as the protocol sends it.
     """
 
     model: str | Model
     version: int
     instances: InstanceSource
     encode_labels: Callable[[ModelSchema, Labels], bytes]
-    outputs: Sequence[str] | None = None
-    max_classes: int = 0
-    truncate: bool = False
-    attention: Options | None = None
-    generation: Callable[[int], GenerationSettings] | None = None
-    limit: int = 0
-    label_sets: Sequence[str] = ()
-    is_large: bool = False
-    is_rectangular: bool = False
+    options: CallOptions = field(default_factory=CallOptions)
 
 
 @dataclass(frozen=True)
 class PreparedInstance:
     """One instance, ready for an engine.
 
-    labels: the label sets that its answer refers to, encoded, as far as the inputs decide them. attention: bound of the
-    bytes of its maps in the answer. computing: of what an engine holds until they are reduced. nanoseconds: it took.
-    interventions: not yet among the row's tensors. given: bytes that they take there.
+    labels: the label sets that its answer refers to, encoded, as far as the inputs decide them. bounds: of what it
+    takes. nanoseconds: it took. interventions: not yet among the row's tensors. given: bytes that they take there.
     """
 
     instance: Instance
     row: Row
     seed: int | None
     labels: Mapping[str, bytes]
-    attention: int
-    computing: int
+    bounds: RowBounds
     nanoseconds: int
-    interventions: Sequence[Intervention]
-    given: int
+    interventions: Sequence[Intervention] = ()
+    given: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class CheckedCall:
-    """A call's options once its model is known. stream_limit: bytes of a stream's attention; None for other calls.
-    size: bound of the answer's bytes, or of a stream's first message; 0 before the instances are prepared.
+    """A call once its model is known, and its options are checked against it.
+
+    stream_limit: bytes of a stream's attention; None for other calls. size: bound of the answer's bytes, or of a
+    stream's first message; 0 until the instances are prepared.
     """
 
     model: Model
@@ -184,14 +172,23 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Inference:
-    """The answer to a call, to be encoded by `Core.encoded`.
-
-    held: memory of its results, to be cut to that of the encoded answer, then released. preprocess: nanoseconds that it
-    took. started: when the call began, by `time.perf_counter_ns`.
-    """
+    """The answer to a call. parts: of each instance, as `AnswerEncoder.part` made them."""
 
     checked: CheckedCall
-    predictions: Sequence[Prediction]
-    held: Held
-    preprocess: int
-    started: int
+    parts: Sequence[Any]
+
+
+def _as_it_is(checked: CheckedCall, prediction: Prediction) -> Prediction:
+    return prediction
+
+
+@dataclass(frozen=True)
+class AnswerEncoder(Generic[S]):
+    """Makes answers of one protocol, whose length is that of their bytes. Both functions may run on any thread, and
+    raise LimelightError.
+
+    whole: puts the parts of a call together. part: makes that of one instance, where it was computed.
+    """
+
+    whole: Callable[[Inference], S]
+    part: Callable[[CheckedCall, Prediction], Any] = _as_it_is

@@ -9,19 +9,19 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Sized
-from contextlib import aclosing, suppress
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence, Sized
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from limelight_service.admission.memory import Held, MemoryBudget, Transient
-from limelight_service.attention.options import Options
 from limelight_service.attention.plan import check_instance
 from limelight_service.errors import QueueFullError, WrongModelError
 from limelight_service.frontend import validation
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import (
+    AnswerEncoder,
     CallRequest,
     CheckedCall,
     Inference,
@@ -34,14 +34,14 @@ from limelight_service.frontend.calls import (
 from limelight_service.frontend.interventions import given_bytes, intervened_bytes, with_interventions
 from limelight_service.frontend.lateness import check_in_time
 from limelight_service.frontend.models import Model, Models
+from limelight_service.frontend.options import check_options
 from limelight_service.frontend.preprocessing import PreprocessingPool
 from limelight_service.frontend.results import Answered
 from limelight_service.frontend.signals import AttentionSignals
-from limelight_service.frontend.sizes import Measured, Wanted, check_computed, check_given
+from limelight_service.frontend.sizes import Measured, check_computed, check_given
 from limelight_service.ipc.boundary import (
     ChunkResult,
     GenerationBegun,
-    GenerationSettings,
     InferenceRequest,
     MapResult,
     RowResult,
@@ -49,10 +49,11 @@ from limelight_service.ipc.boundary import (
     TokenResult,
     WaitEstimate,
 )
+from limelight_service.ipc.client import as_it_is
 from limelight_service.observability.metrics import Metrics
 from limelight_service.observability.observer import Rejection, Stage
 from limelight_service.observability.statistics import CallTimes, VersionStatistics, by_version
-from limelight_service.observability.traces import Attribute
+from limelight_service.observability.traces import Attribute, Trace
 from limelight_service.repository.catalogue import VersionStatus, no_version_in_repository
 from limelight_service.security.quotas import Quotas
 from limelight_service.settings import Settings
@@ -121,58 +122,60 @@ class Core:
         call.model, call.version = model.schema.name, model.schema.version
         return model
 
-    async def infer(self, request: CallRequest, call: Call) -> Inference:
-        """Answer every instance, with the attention behind it where that is asked for.
+    async def answer(self, request: CallRequest, encoder: AnswerEncoder[S], call: Call) -> S:
+        """Answer every instance, with the attention behind it where that is asked for, in the form of a protocol.
 
         Raises: LimelightError of every kind.
         """
         started = time.perf_counter_ns()
         checked = await self._checked(request, call)
-        with self._failures_counted(checked, started):
+        try:
             if checked.plan is not None:
                 validation.check_sequences(checked.schema, checked.wanted.generation, checked.wanted.attention)
             before = time.perf_counter_ns()
-            prepared, size = await self._prepared(checked, call)
-            checked = replace(checked, size=size)
+            prepared = await self._prepared(checked, call)
             preprocess = time.perf_counter_ns() - before
-            held = self._hold(checked, prepared, size)
+            held = self._hold(checked, prepared)
             try:
                 prepared = await self._intervened(checked, prepared, call)
-                results = await checked.model.engine().answer(_inference(checked, prepared, call))
-                parts = [partial(_predicted, checked, *each) for each in zip(prepared, results, strict=True)]
-                predictions = await self.made(checked, parts, call)
+                parts = await self._parts(checked, prepared, encoder, call)
+                before = time.perf_counter_ns()
+                whole = partial(encoder.whole, Inference(checked, [each.encoded for each in parts]))
+                (data,) = await self.made(checked, [whole], call)
             except BaseException:
                 held.release()
                 raise
-        call.took("queue", max(each.timing.queue for each in results))
-        call.took("compute", max(each.timing.compute for each in results))
-        _trace_engine(results, call)
-        if checked.plan is not None:
-            self._count_weights(call, *(each for result in results for each in _maps(result)))
-        if self._signals is not None:
-            place = random.randrange(len(prepared))
-            one, seed = prepared[place], results[place].seed
-            self._signals.offer(checked.model, one.row, seed, checked.wanted.generation, call.trace)
-        return Inference(checked, predictions, held, preprocess, started)
-
-    async def encoded(self, inference: Inference, encode: Callable[[Inference], S], call: Call) -> S:
-        """Serialize an answer, a large one on a thread, and hold its memory until it is sent. Raises: as `encode`."""
-        held, began = inference.held, time.perf_counter_ns()
-        with self._failures_counted(inference.checked, inference.started):
-            try:
-                (data,) = await self.made(inference.checked, [partial(encode, inference)], call)
-            except BaseException:
-                held.release()
-                raise
+        except Exception:
+            schema, took = checked.schema, time.perf_counter_ns() - started
+            self._metrics.statistics.failed(schema.name, schema.version, took)
+            raise
         held.keep_only(2 * len(data))  # this, and the transport's copy
         call.when_sent(held.release)
-        results = [each.result for each in inference.predictions]
-        encoding = time.perf_counter_ns() - began
-        call.traced("encode", encoding)
-        encoding += sum(each.reduce_nanoseconds for each in results)
-        self.stage(Stage.ENCODE, encoding, call)
-        self._count_answered(inference.checked, results, inference.preprocess, encoding, inference.started)
+        encoding = time.perf_counter_ns() - before + sum([each.nanoseconds for each in parts])
+        self._count_answered(checked, parts, preprocess, encoding, started, call)
+        if self._signals is not None:
+            place = random.randrange(len(prepared))
+            one, seed = prepared[place], parts[place].result.seed
+            self._signals.offer(checked.model, one.row, seed, checked.wanted.generation, call.trace)
         return data
+
+    async def _parts(
+        self, checked: CheckedCall, prepared: Sequence[PreparedInstance], encoder: AnswerEncoder[Any], call: Call
+    ) -> "list[_Part]":
+        """Have an engine answer, and encode each row's answer where it is: of a large one on threads of this process,
+        else on the thread that computed it, or the loop where another process did.
+        """
+
+        def encode(place: int, result: RowResult) -> _Part:
+            began = time.perf_counter_ns()
+            encoded = encoder.part(checked, _predicted(checked, prepared[place], result))
+            return _Part(encoded, result, time.perf_counter_ns() - began)
+
+        request = _inference(checked, prepared, call)
+        if not checked.is_large:
+            return await checked.model.engine().answer(request, encode)
+        results = await checked.model.engine().answer(request, as_it_is)
+        return await self._answering.run(len(results), lambda place: encode(place, results[place]), call.deadline)
 
     async def stream_maps(
         self, request: CallRequest, call: Call
@@ -182,21 +185,21 @@ class Core:
         """
         settings = self._settings
         checked = await self._checked(request, call)
-        checked = replace(checked, stream_limit=settings.max_stream_bytes or sys.maxsize)
+        checked.stream_limit = settings.max_stream_bytes or sys.maxsize
         assert checked.plan is not None
         validation.check_by_rows(checked.wanted.attention)
-        prepared, size = await self._prepared(checked, call)
-        checked = replace(checked, size=size)
+        prepared = await self._prepared(checked, call)
         chunk_bytes = min(settings.chunk_bytes, checked.wanted.limit) - CHUNK_FRAME
         # Chunks that are computed ahead, each as it is computed and as it is sent, and the transport's copy.
         ahead = 2 * (_CHUNKS_AHEAD) * chunk_bytes
-        with self._memory.take(2 * size + ahead + max(each.computing for each in prepared)):
+        with self._memory.take(2 * checked.size + ahead + max(each.bounds.computing for each in prepared)):
             for place, one in enumerate(await self._intervened(checked, prepared, call)):
                 engine = checked.model.engine()
                 async with aclosing(engine.stream(_inference(checked, [one], call), chunk_bytes)) as events:
                     async for event in events:
                         if isinstance(event, StreamBegun):
-                            _trace_engine([event.result], call)
+                            if call.trace is not None:
+                                _trace_engine([event.result], call.trace)
                             parts = [partial(_predicted, checked, one, event.result)]
                             (predicted,) = await self.made(checked, parts, call)
                             yield checked, place, predicted, event
@@ -213,9 +216,11 @@ class Core:
         checked = await self._checked(request, call, generates=True)
         if checked.plan is not None:
             validation.check_by_tokens(checked.schema, checked.wanted.attention, checked.plan)
-        prepared, size = await self._prepared(checked, call)
-        checked = replace(checked, size=size)
-        with self._failures_counted(checked, started), self._memory.take(size + prepared[0].computing):
+        prepared = await self._prepared(checked, call)
+        with (
+            _failures_counted(self._metrics, checked, started),
+            self._memory.take(checked.size + prepared[0].bounds.computing),
+        ):
             (one,) = await self._intervened(checked, prepared, call)
             engine = checked.model.engine()
             async with aclosing(engine.generate(_inference(checked, [one], call))) as events:
@@ -226,9 +231,8 @@ class Core:
                         self._count_weights(call, *event.maps)
                         yield event
                     else:
-                        self._count_weights(call, *event.maps)
-                        _trace_engine([event], call)
-                        self._count_answered(checked, [event], one.nanoseconds, event.reduce_nanoseconds, started)
+                        part = _Part(None, event, 0)
+                        self._count_answered(checked, [part], one.nanoseconds, event.reduce_nanoseconds, started, call)
                         (predicted,) = await self.made(checked, [partial(_predicted, checked, one, event)], call)
                         yield predicted
 
@@ -305,7 +309,7 @@ class Core:
 
     def stage(self, stage: Stage, nanoseconds: int, call: Call) -> None:
         """Note and count the duration of a stage."""
-        call.took(stage, nanoseconds)
+        call.durations[stage] = nanoseconds
         self._metrics.stage(call.model, stage, nanoseconds / 1e9)
 
     def _check_control(self) -> None:
@@ -324,33 +328,15 @@ class Core:
         schema = model.schema
         if generates and not schema.generates:
             raise WrongModelError(f"{schema.name} does not generate; Predict and Attend answer for it")
-        generation = GenerationSettings()
-        if schema.generates:
-            if request.generation is not None:
-                generation = request.generation(schema.max_new_tokens)
-            else:
-                generation = replace(generation, max_new_tokens=schema.max_new_tokens)
-        elif request.generation is not None:
-            raise WrongModelError(f"{schema.name} does not generate, so generation options do not apply to it")
-        plan = None
-        if request.attention is not None:
-            planned = partial(schema.plan, request.attention)
-            plan = await self.on_thread(planned, call) if request.is_large else planned()
-        validation.check_max_classes(request.max_classes)
-        limit = min(self._settings.max_response_bytes, call.limit or sys.maxsize)
-        wanted = Wanted(
-            outputs=validation.output_names(request.outputs, schema.outputs),
-            generation=generation,
-            max_classes=request.max_classes,
-            plan=plan,
-            attention=Options() if plan is None else plan.options,
-            labels=schema.label_names(plan, request.label_sets),
-            limit=min(limit, request.limit or limit),
-        )
+        limit, options = min(self._settings.max_response_bytes, call.limit or sys.maxsize), request.options
+        if options.is_large:
+            wanted = await self.on_thread(partial(check_options, schema, options, limit), call)
+        else:
+            wanted = model.check(options, limit)
         validation.check_count(len(request.instances), self._settings.max_instances)
         return CheckedCall(model, wanted, request)
 
-    async def _prepared(self, checked: CheckedCall, call: Call) -> tuple[Sequence[PreparedInstance], int]:
+    async def _prepared(self, checked: CheckedCall, call: Call) -> Sequence[PreparedInstance]:
         """Preprocess every instance, and bound the bytes of the answer, or of a stream's largest first message."""
         instances = checked.request.instances
         count = call.rows = len(instances)
@@ -359,19 +345,16 @@ class Core:
         self._check_in_time(checked.model, count, call, threads=not is_light)
         call.when_sent(self._quotas.take(call.caller, count))
 
-        def one(place: int) -> PreparedInstance:
-            return _prepared_one(checked, instances, place)
-
         if is_light:
-            prepared = [one(place) for place in range(count)]
+            prepared = [_prepared_one(checked, instances, place) for place in range(count)]
         else:
-            prepared = await self._prepared_on_threads(checked, count, one, call)
+            prepared = await self._prepared_on_threads(checked, count, partial(_prepared_one, checked, instances), call)
         measure = partial(_measured, checked, prepared, self._memory.limit)
-        size = measure() if is_light else await self.on_thread(measure, call)
+        checked.size = measure() if is_light else await self.on_thread(measure, call)
         took = time.perf_counter_ns() - started
         self.stage(Stage.PREPROCESS, took, call)
         call.traced("preprocess", took)
-        return prepared, size
+        return prepared
 
     async def _intervened(
         self, checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call
@@ -424,26 +407,33 @@ class Core:
             self._metrics.rejected(Rejection.OVERLOAD, rows)
             raise
 
-    def _hold(self, checked: CheckedCall, prepared: Sequence[PreparedInstance], size: int) -> Held:
+    def _hold(self, checked: CheckedCall, prepared: Sequence[PreparedInstance]) -> Held:
         """Hold the memory of a call: its answer twice (results, then bytes), and what an engine computes.
 
         Raises: QueueFullError where other calls hold too much.
         """
+        bounds, size = [each.bounds for each in prepared], 2 * checked.size
         if checked.schema.generates:  # what its steps compute is held until its end
-            return self._memory.take(2 * size + sum(each.computing for each in prepared))
-        sizes = checked.model.sizes
-        transient = [Transient(each.computing * sizes.rows_at_once(each.row), each.computing) for each in prepared]
-        return self._memory.take(2 * size, transient)
-
-    def _failures_counted(self, checked: CheckedCall, started: int) -> "_FailuresCounted":
-        """Count a call that gets an error. started: when it began, by `time.perf_counter_ns`."""
-        return _FailuresCounted(self._metrics, checked, started)
+            return self._memory.take(size + sum(each.computing for each in bounds))
+        return self._memory.take(size, [Transient(each.a_worker, each.computing) for each in bounds])
 
     def _count_answered(
-        self, checked: CheckedCall, results: Sequence[RowResult], preprocess: int, encode: int, started: int
+        self, checked: CheckedCall, parts: "Sequence[_Part]", preprocess: int, encode: int, started: int, call: Call
     ) -> None:
-        """Count a call that is answered; times in nanoseconds."""
-        last = max((each.timing for each in results), key=lambda timing: timing.queue + timing.compute)
+        """Count a call that is answered, and note its times, in nanoseconds: of the row that took longest."""
+        results = [each.result for each in parts]
+        timings = [each.timing for each in results]
+        last = timings[0] if len(timings) == 1 else max(timings, key=lambda each: each.queue + each.compute)
+        call.durations["queue"] = max([each.queue for each in timings])
+        call.durations["compute"] = max([each.compute for each in timings])
+        if call.trace is not None:
+            _trace_engine(results, call.trace)
+            call.traced("encode", encode)
+        encode += sum([each.reduce_nanoseconds for each in results])
+        if parts[0].encoded is not None:
+            self.stage(Stage.ENCODE, encode, call)
+        if checked.plan is not None:
+            self._count_weights(call, *(each for result in results for each in _maps(result)))
         times = CallTimes(
             total=time.perf_counter_ns() - started,
             queue=last.queue,
@@ -487,21 +477,24 @@ def _predicted(checked: CheckedCall, prepared: PreparedInstance, result: RowResu
     )
 
 
-class _FailuresCounted:
-    """Counts a call whose block ends with an error."""
+@dataclass(slots=True)
+class _Part:
+    """The answer to one row, encoded. encoded: None where it was sent otherwise. nanoseconds: that encoding took."""
 
-    __slots__ = ("_checked", "_metrics", "_started")
+    encoded: Any
+    result: RowResult
+    nanoseconds: int
 
-    def __init__(self, metrics: Metrics, checked: CheckedCall, started: int) -> None:
-        self._metrics, self._checked, self._started = metrics, checked, started
 
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and issubclass(kind, Exception):
-            schema = self._checked.schema
-            took = time.perf_counter_ns() - self._started
-            self._metrics.statistics.failed(schema.name, schema.version, took)
+@contextmanager
+def _failures_counted(metrics: Metrics, checked: CheckedCall, started: int) -> Iterator[None]:
+    """Count a call whose block ends with an error. started: when it began, by `time.perf_counter_ns`."""
+    try:
+        yield
+    except Exception:
+        schema = checked.schema
+        metrics.statistics.failed(schema.name, schema.version, time.perf_counter_ns() - started)
+        raise
 
 
 def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -> PreparedInstance:
@@ -509,23 +502,21 @@ def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -
     started = time.perf_counter_ns()
     wanted, schema, plan = checked.wanted, checked.schema, checked.plan
     instance = instances.read(place, schema)
-    row = schema.preprocessor.row(instance, field=instances.path(place), truncate=checked.request.truncate)
-    interventions = instances.interventions(place)
+    row = schema.preprocessor.row(instance, field=instances.path(place), truncate=checked.request.options.truncate)
     if plan is not None:
         check_instance(plan, row.labels)
     encode = checked.request.encode_labels
     labels = {name: encode(schema, row.labels[name]) for name in wanted.labels if name in row.labels}
-    streamed = checked.stream_limit is not None
-    attention = 0 if plan is None else checked.model.sizes.attention(row, wanted.generation, plan)
-    computing = checked.model.sizes.computing(row, wanted, streamed=streamed) + (0 if streamed else attention)
-    given = 0
+    bounds = checked.model.sizes.bounds(row, wanted, streamed=checked.stream_limit is not None)
+    interventions, given = instances.interventions(place) if instances.has_interventions else (), 0
     if interventions:
         steps = schema.steps(row, wanted.generation)
         given = given_bytes(row, interventions, schema, steps)
-        computing += intervened_bytes(row, schema, steps)
+        added = intervened_bytes(row, schema, steps)
+        share = bounds.a_worker // max(1, bounds.computing)
+        bounds = replace(bounds, computing=bounds.computing + added, a_worker=bounds.a_worker + added * share)
     took = time.perf_counter_ns() - started
-    seed = instances.seed(place)
-    return PreparedInstance(instance, row, seed, labels, attention, computing, took, interventions, given)
+    return PreparedInstance(instance, row, instances.seed(place), labels, bounds, took, interventions, given)
 
 
 def _measured(checked: CheckedCall, prepared: Sequence[PreparedInstance], most_held: int) -> int:
@@ -535,17 +526,19 @@ def _measured(checked: CheckedCall, prepared: Sequence[PreparedInstance], most_h
     """
     sizes, wanted, count = checked.model.sizes, checked.wanted, len(prepared)
     measured = [
-        Measured(each.row, {name: len(data) for name, data in each.labels.items()}, each.attention) for each in prepared
+        Measured(each.row, {name: len(data) for name, data in each.labels.items()}, each.bounds) for each in prepared
     ]
-    if checked.request.is_rectangular:
+    if checked.request.options.is_rectangular:
         measured = [sizes.widest(measured, wanted)] * count
     if checked.stream_limit is not None and checked.plan is not None:
         size = sizes.checked_stream(measured, wanted, checked.plan, checked.stream_limit)
     else:
         size = sizes.checked(measured, wanted)
     if checked.plan is not None or checked.request.instances.has_interventions:
-        largest = max(each.computing for each in prepared)
+        largest = max(each.bounds.computing for each in prepared)
         check_computed(largest, most_held, streamed=checked.stream_limit is not None)
+    if not checked.request.instances.has_interventions:
+        return size
     given = sum(each.given for each in prepared)
     check_given(given, most_held)
     return size + given
@@ -559,7 +552,7 @@ def _is_light(checked: CheckedCall, instances: InstanceSource) -> bool:
     made = len(checked.model.builders) + len(checked.wanted.labels)
     if made * len(instances) > _INLINE_RESULTS:
         return False
-    if maps > _INLINE_MAPS or checked.request.is_large or instances.has_interventions or is_grouped:
+    if maps > _INLINE_MAPS or checked.request.options.is_large or instances.has_interventions or is_grouped:
         return False
     if instances.size > _INLINE_TENSORS:
         return False
@@ -573,28 +566,26 @@ def _inference(checked: CheckedCall, prepared: Sequence[PreparedInstance], call:
         version=schema.version,
         rows=tuple([each.row for each in prepared]),
         seeds=tuple([each.seed for each in prepared]),
-        outputs=schema.kept_outputs(wanted.outputs),
+        outputs=wanted.kept_outputs,
         attention=None if wanted.plan is None else wanted.attention,
         generation=wanted.generation,
         deadline=call.deadline,
     )
 
 
-def _trace_engine(results: Sequence[RowResult], call: Call) -> None:
+def _trace_engine(results: Sequence[RowResult], trace: Trace) -> None:
     """Add the engine's spans to a trace, of the row that was answered last.
 
     A generation waits and computes in turns; its spans are the sums of both.
     """
-    if call.trace is None:
-        return
     last = max(results, key=lambda each: each.timing.admitted + each.timing.queue + each.timing.compute)
     timing = last.timing
     computed = timing.admitted + timing.queue
-    call.traced("queue", timing.queue, began=timing.admitted)
+    trace.stage("queue", timing.admitted, timing.queue, {})
     made: dict[str, Attribute] = {"limelight.graph": last.graph, "limelight.batch_rows": last.batch_rows}
-    call.traced("compute", timing.compute, began=computed, attributes=made)
+    trace.stage("compute", computed, timing.compute, made)
     if last.maps:
-        call.traced("reduce", last.reduce_nanoseconds, began=computed + timing.compute)
+        trace.stage("reduce", computed + timing.compute, last.reduce_nanoseconds, {})
 
 
 def _maps(result: RowResult) -> list[MapResult]:

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from limelight_bundle.errors import LimelightError
 from limelight_bundle.preprocess import Bounds
+from limelight_service.frontend.options import CallOptions, Wanted, check_options
 from limelight_service.frontend.results import ResultBuilder, result_builders
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.frontend.sizes import AnswerSizes
@@ -18,6 +19,7 @@ from limelight_service.repository.usage import Usage
 
 logger = logging.getLogger(__name__)
 
+_MOST_OPTIONS = 64  # that are kept checked, of each model
 _Key = tuple[str, int]
 
 
@@ -33,6 +35,15 @@ class Model:
         self.builders: dict[str, ResultBuilder] = result_builders(self.schema.description)
         self.sizes = AnswerSizes(self.schema, self.builders)
         self.engines: list[EngineClient] = []
+        # Not a cache of a method, which would keep an unloaded model until the next collection of cycles.
+        self._wanted = lru_cache(_MOST_OPTIONS)(partial(check_options, self.schema))
+
+    def check(self, options: CallOptions, limit: int) -> Wanted:
+        """Check a call's options, equal ones once. limit: bytes of the answer. Raises: as `check_options`."""
+        attention = options.attention
+        if attention is not None and (attention.query_groups or attention.key_groups):
+            return check_options(self.schema, options, limit)  # such plans keep what groups found in instances
+        return self._wanted(options, limit)
 
     def engine(self) -> EngineClient:
         """Choose the engine with the shorter wait; of equal ones that with fewer rows of this frontend."""

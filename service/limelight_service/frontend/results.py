@@ -129,7 +129,10 @@ class Answered:
 
 
 class ResultBuilder(Protocol):
-    """Turns outputs of an answer into one typed result."""
+    """Turns outputs of an answer into one typed result. by_sizes: its `size` is that of any row of the same sizes."""
+
+    @property
+    def by_sizes(self) -> bool: ...
 
     def build(self, answer: Answered, most: int) -> TypedResult:
         """Make the result. most: classes of each entry, or boxes; 0 for all."""
@@ -218,6 +221,8 @@ class _ClassNames:
 class _Classification:
     """Classes of the whole instance from scores [class]; equal ones in the model's order."""
 
+    by_sizes = True
+
     def __init__(self, classes: model_pb2.ClassesDescription) -> None:
         self._output = classes.output
         self._activation = classes.activation
@@ -243,6 +248,10 @@ class _Tagging:
         self._names = _ClassNames(classes.labels)
         self._of_words = classes.words
         self._token_id = classes.token_id if classes.HasField("token_id") else None
+
+    @property
+    def by_sizes(self) -> bool:
+        return self._token_id is None
 
     def build(self, answer: Answered, most: int) -> Tags:
         scores, entries = answer.outputs[self._output], self._selected(answer)
@@ -278,6 +287,8 @@ class _Tagging:
 class _Embedding:
     """A vector, as it is put out."""
 
+    by_sizes = True
+
     def __init__(self, output: model_pb2.OutputDescription) -> None:
         self._output = output
 
@@ -291,6 +302,8 @@ class _Embedding:
 
 class _Regression:
     """Numbers [target], each with its name and unit."""
+
+    by_sizes = True
 
     def __init__(self, regression: model_pb2.RegressionDescription) -> None:
         self._output = regression.output
@@ -310,6 +323,8 @@ class _Boxes:
 
     A query has the probability of its best class; the last class, "no object", takes part in the softmax alone.
     """
+
+    by_sizes = True
 
     def __init__(self, boxes: model_pb2.BoxesDescription, scores: model_pb2.OutputDescription) -> None:
         self._described = boxes
@@ -357,6 +372,8 @@ def _edges(boxes: Array, region: tuple[float, float, float, float]) -> Doubles:
 class _Sequences:
     """Generated sequences."""
 
+    by_sizes = True
+
     def build(self, answer: Answered, most: int) -> Sequences:
         return Sequences(answer.sequences)
 
@@ -371,6 +388,8 @@ class _Spans:
     a pair, probabilities are over the tokens of that part, and over the first token of the row if it stands for "no
     span answers" (Devlin et al. 2019, section 4.3).
     """
+
+    by_sizes = False
 
     def __init__(self, spans: model_pb2.SpansDescription, description: model_pb2.ModelDescription) -> None:
         self._start, self._end, self._tokens = spans.start_output, spans.end_output, spans.label_set

@@ -9,6 +9,7 @@ from limelight_service.admission.connections import ConnectionQueues
 from limelight_service.admission.drain import DrainGate
 from limelight_service.admission.memory import MemoryBudget
 from limelight_service.admission.uploads import UploadLimiter, UploadSlots
+from limelight_service.frontend.lifecycle import Lifecycle
 from limelight_service.frontend.transport.calls import Calls
 from limelight_service.frontend.transport.health import Health
 from limelight_service.frontend.transport.health_and_reflection import (
@@ -37,8 +38,8 @@ _ARRIVING = 5.0  # seconds that the last answers get at most on their way to slo
 class FrontendServer:
     """Serves methods over gRPC. For one event loop.
 
-    services: methods by the name of their service. health: tells whether they are answered. drain, requests, tracer:
-    the gate, the memory of requests in flight, and what begins traces; HTTP shares them.
+    services: methods by the name of their service. health: tells whether they are answered. lifecycle,
+    requests: of its calls, and the memory of requests in flight; HTTP shares them.
     large_requests: so many so far that took memory worth giving back.
     """
 
@@ -54,8 +55,7 @@ class FrontendServer:
         self._settings = settings
         self._access = access
         self._names = tuple(services)
-        self.drain = DrainGate()
-        self.tracer = tracer
+        self.lifecycle = Lifecycle(metrics, DrainGate(), tracer)
         self._parsing = Parsing(settings.max_request_fields)
         slots = UploadSlots.within(settings.arriving_bytes, settings.max_request_bytes)
         uploads = UploadLimiter(slots, settings.arrival_seconds, metrics)
@@ -65,7 +65,7 @@ class FrontendServer:
         reading = Reading(uploads, streams, self.requests, self._parsing.message)
         sender = ResponseSender(settings.answer_seconds)
         connections = ConnectionQueues(settings.max_calls_per_connection, settings.pending_calls, metrics)
-        self._calls = Calls(metrics, connections, reading, sender, self.drain, tracer)
+        self._calls = Calls(self.lifecycle, connections, reading, sender)
         aside = UploadLimiter(SLOTS, settings.arrival_seconds, metrics, MOMENT)
         self._handlers = {name: self._calls.handlers(name, methods) for name, methods in services.items()}
         self._handlers[HEALTH_SERVICE] = health_service(self.health, aside, sender)
@@ -97,7 +97,7 @@ class FrontendServer:
             shared=shared,
             refused=self._calls.turned_away,
         )
-        stack.push_async_callback(self.drain.finish, self._settings.grace_seconds)
+        stack.push_async_callback(self.lifecycle.drain.finish, self._settings.grace_seconds)
         stack.callback(self.health.stop)
         return port
 
@@ -110,5 +110,5 @@ class FrontendServer:
         self.health.stop()
         await asyncio.sleep(self._settings.drain_seconds)
         end = time.monotonic() + self._settings.grace_seconds
-        await self.drain.finish(self._settings.grace_seconds)
+        await self.lifecycle.drain.finish(self._settings.grace_seconds)
         await all_sent(min(_ARRIVING, end - time.monotonic()))

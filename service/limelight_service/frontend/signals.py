@@ -24,6 +24,7 @@ from limelight_service.attention.options import Options, Selection
 from limelight_service.frontend.call import Ending
 from limelight_service.frontend.models import Model, Models
 from limelight_service.ipc.boundary import GenerationSettings, InferenceRequest, MapResult, RowResult
+from limelight_service.ipc.client import as_it_is
 from limelight_service.observability.metrics import Metrics
 from limelight_service.observability.traces import Attribute, Trace
 
@@ -132,7 +133,7 @@ class AttentionSignals:
     async def _look(self, model: Model, watched: Watched, request: InferenceRequest, trace: Trace | None) -> None:
         began = time.monotonic_ns()
         try:
-            (result,) = await model.engine().answer(request)
+            (result,) = await model.engine().answer(request, as_it_is)
             attributes = await asyncio.to_thread(self._observe, watched, request, result)
         except LimelightError as error:  # a deadline, or a server that stops: there are other rows
             logger.debug("attention was not looked at: %s", error.message)

@@ -10,7 +10,7 @@ from limelight.v1 import model_pb2
 from limelight_bundle.errors import TooLargeError
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.wire import DTYPES
-from limelight_service.attention.options import HeadReduction, Options
+from limelight_service.attention.options import HeadReduction
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.attention.size import (
     AxisSizes,
@@ -22,6 +22,7 @@ from limelight_service.attention.size import (
     row_bytes,
     sequence_bytes,
 )
+from limelight_service.frontend.options import Wanted
 from limelight_service.frontend.results import ResultBuilder
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.ipc.boundary import GenerationSettings, Strategy
@@ -29,33 +30,32 @@ from limelight_service.ipc.boundary import GenerationSettings, Strategy
 _FRAME = 512  # provenance, names and tags of one instance's answer
 _TOKEN = 96  # an output step among the labels: its text, rarely longer, its id and its place
 _SEQUENCE_FRAME = 64
+_MOST_BOUNDS = 1024  # that are kept for equal options: of so many different sizes
 _MOST_MEASURED = 4096  # maps of all instances, to find what would fit: a dozen ways, each of some microseconds a map
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Options of a call that determine the size of an answer, beside the instances.
+class RowBounds:
+    """Bounds of what one row takes, in bytes.
 
-    outputs: raw outputs that are returned. max_classes: 0 for all. plan: None without attention. labels: names of the
-    label sets that are returned. limit: bytes of the answer, or of each message of a stream.
+    attention: its maps in the answer, and the label sets that groups and ranges make. prediction: the rest of its
+    answer, label sets apart. computing: what an engine holds until the maps are reduced. a_worker: of a worker that is
+    full of such rows.
     """
 
-    outputs: Sequence[str]
-    generation: GenerationSettings
-    max_classes: int
-    plan: AttentionPlan | None
-    attention: Options
-    labels: Sequence[str]
-    limit: int
+    attention: int
+    prediction: int
+    computing: int
+    a_worker: int
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One instance. labels: bytes of its label sets by name, as far as they are known. attention: of its maps."""
+    """One instance. labels: bytes of its label sets by name, as far as they are known."""
 
     row: Row
     labels: Mapping[str, int]
-    attention: int
+    bounds: RowBounds
 
 
 class AnswerSizes:
@@ -65,6 +65,30 @@ class AnswerSizes:
         self._schema = schema
         self._builders = builders
         self._outputs = {each.name: each for each in schema.description.outputs}
+        self._by_sizes = all(each.by_sizes for each in builders.values())
+
+    def bounds(self, row: Row, wanted: Wanted, *, streamed: bool) -> RowBounds:
+        """Bound what a row takes; of rows of the same sizes once.
+
+        streamed: maps come from their projections, where the model has them.
+        """
+        attention = wanted.attention
+        if not self._by_sizes or attention.query_groups or attention.key_groups:
+            return self._bounds(row, wanted, streamed=streamed)
+        labels = tuple([each.size for each in row.labels.values()])
+        key = (streamed, *row.sizes.values(), None, *labels)
+        found: RowBounds | None = wanted.bounds.get(key)
+        if found is None:
+            if len(wanted.bounds) >= _MOST_BOUNDS:
+                wanted.bounds.clear()
+            found = wanted.bounds[key] = self._bounds(row, wanted, streamed=streamed)
+        return found
+
+    def _bounds(self, row: Row, wanted: Wanted, *, streamed: bool) -> RowBounds:
+        plan = wanted.plan
+        attention = 0 if plan is None else self.attention(row, wanted.generation, plan)
+        computing = self.computing(row, wanted, streamed=streamed) + (0 if streamed else attention)
+        return RowBounds(attention, self._prediction(row, wanted), computing, computing * self._rows_at_once(row))
 
     def attention(self, row: Row, generation: GenerationSettings, plan: AttentionPlan) -> int:
         """Bound a row's maps, and the label sets that groups and ranges make."""
@@ -99,7 +123,8 @@ class AnswerSizes:
                 each.name: axes.labels[each.query_labels] * axes.labels[each.key_labels] for each in self._schema.maps
             }
             attention = attention_bytes(wanted.plan, replace(axes, edges=every))
-        return Measured(row, encoded, attention)
+        bounds = replace(self.bounds(row, wanted, streamed=False), attention=attention)
+        return Measured(row, encoded, bounds)
 
     def computing(self, row: Row, wanted: Wanted, *, streamed: bool) -> int:
         """Bound what an engine holds of a row while it computes: outputs and whole maps.
@@ -108,11 +133,10 @@ class AnswerSizes:
         """
         schema, generation, plan = self._schema, wanted.generation, wanted.plan
         steps = schema.steps(row, generation)
-        kept = schema.kept_outputs(wanted.outputs)
         total = sum(
             self._output(each, row, steps)
             for name, each in self._outputs.items()
-            if name in kept or not self._is_of_steps(each)
+            if name in wanted.kept_outputs or not self._is_of_steps(each)
         )
         sequences = 1 if plan is None else plan.options.sequences
         if plan is not None:
@@ -122,7 +146,7 @@ class AnswerSizes:
             total *= (generation.beams if generation.strategy is Strategy.BEAM else 1) + sequences
         return total
 
-    def rows_at_once(self, row: Row) -> int:
+    def _rows_at_once(self, row: Row) -> int:
         """Bound how many rows like this one a batch can have."""
         served = self._schema.served
         return max(1, min(served.max_rows, served.max_tokens // max(1, *row.sizes.values(), 1)))
@@ -132,16 +156,15 @@ class AnswerSizes:
 
         Raises: TooLargeError where it is more than the call allows, with a selection that would fit.
         """
-        steps = [self._schema.steps(each.row, wanted.generation) for each in rows]
-        predictions = sum(self._prediction(each.row, wanted) for each in rows)
+        predictions = sum([each.bounds.prediction for each in rows])
 
         def measure(plan: AttentionPlan | None) -> int:
             names = wanted.labels if plan is wanted.plan else self._schema.label_names(plan)
             total = predictions
-            for each, count in zip(rows, steps, strict=True):
-                total += self._labels(names, each, count) if names else 0
+            for each in rows:
+                total += self._labels(names, each, wanted.generation) if names else 0
                 if plan is wanted.plan:
-                    total += each.attention
+                    total += each.bounds.attention
                 elif plan is not None:
                     total += self.attention(each.row, wanted.generation, plan)
             return total
@@ -170,7 +193,7 @@ class AnswerSizes:
 
         Raises: TooLargeError where the stream, a message or a single query is larger than allowed.
         """
-        total = sum(each.attention for each in rows)
+        total = sum(each.bounds.attention for each in rows)
         if total > most:
             raise TooLargeError(
                 "attention", f"needs a stream of {total} bytes; at most {most} are allowed: name fewer maps"
@@ -179,7 +202,7 @@ class AnswerSizes:
         for each in rows:
             steps = self._schema.steps(each.row, wanted.generation)
             sizes = self._axis_sizes(each.row, steps)
-            size = self._prediction(each.row, wanted) + self._labels(wanted.labels, each, steps)
+            size = each.bounds.prediction + self._labels(wanted.labels, each, wanted.generation)
             largest = max(largest, size + header_bytes(plan, sizes) + derived_label_bytes(plan, sizes))
             if (chunk := _least_chunk(plan, sizes)) > wanted.limit:
                 raise TooLargeError("attention.max_response_bytes", f"is {wanted.limit}; one query takes {chunk} bytes")
@@ -201,8 +224,9 @@ class AnswerSizes:
             total += self._output(self._outputs[name], row, steps) + len(name.encode()) + 64
         return total
 
-    def _labels(self, names: Sequence[str], measured: Measured, steps: int) -> int:
+    def _labels(self, names: Sequence[str], measured: Measured, generation: GenerationSettings) -> int:
         """Bound label sets; of those that the run decides, by the steps."""
+        steps = self._schema.steps(measured.row, generation)
         grown, known = self._grown(measured.row, steps), measured.labels
         return sum(known[name] + 8 if name in known else grown.get(name, steps) * _TOKEN + 64 for name in names)
 

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from typing import TypeVar
 
 from limelight_service.engine.engine import Answers
 from limelight_service.engine.jobs import Delivered, Outcome
@@ -12,6 +13,8 @@ from limelight_service.ipc.boundary import GenerationEvent, InferenceRequest, Ro
 from limelight_service.ipc.client import ModelListener
 from limelight_service.repository.catalogue import State
 from limelight_service.repository.usage import Releases
+
+T = TypeVar("T")
 
 
 class LocalEngine:
@@ -57,11 +60,11 @@ class LocalEngine:
         """As `EngineClient.under_way`."""
         return self._rows[name, version]
 
-    async def answer(self, request: InferenceRequest) -> list[RowResult]:
+    async def answer(self, request: InferenceRequest, make: Callable[[int, RowResult], T]) -> list[T]:
         """As `EngineClient.answer`."""
-        results = Answers[RowResult](len(request.rows))
+        results = Answers[T](len(request.rows))
         key, count = (request.model, request.version), len(request.rows)
-        submission = self._host.answer(request, lambda _, result: result, results.receive)
+        submission = self._host.answer(request, make, results.receive)
         self._rows[key] += count
         try:
             return await results.all()

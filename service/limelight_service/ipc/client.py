@@ -1,7 +1,7 @@
 """A frontend's client of an engine, in this process or in another: one protocol for both."""
 
-from collections.abc import AsyncGenerator
-from typing import Protocol
+from collections.abc import AsyncGenerator, Callable
+from typing import Protocol, TypeVar
 
 from limelight_service.ipc.boundary import (
     GenerationEvent,
@@ -12,6 +12,13 @@ from limelight_service.ipc.boundary import (
     WaitEstimate,
 )
 from limelight_service.repository.catalogue import State
+
+T = TypeVar("T")
+
+
+def as_it_is(index: int, result: RowResult) -> RowResult:
+    """Make nothing of a result (`EngineClient.answer`)."""
+    return result
 
 
 class ModelListener(Protocol):
@@ -48,8 +55,15 @@ class EngineClient(Protocol):
     def under_way(self, name: str, version: int) -> int:
         """Count the rows of a version that were handed to the engine here and have not ended."""
 
-    async def answer(self, request: InferenceRequest) -> list[RowResult]:
-        """Answer each row, in order. Cancelling the awaiting task withdraws the rows."""
+    async def answer(self, request: InferenceRequest, make: Callable[[int, RowResult], T]) -> list[T]:
+        """Answer each row, in order. Cancelling the awaiting task withdraws the rows.
+
+        Args:
+            make: makes what is given back of row i's result; on the thread that computed it, where that is in this
+                process, and on the event loop otherwise.
+
+        Raises: what `make` raises, a LimelightError.
+        """
 
     def generate(self, request: InferenceRequest) -> AsyncGenerator[GenerationEvent, None]:
         """Generate one row: `GenerationBegun`, tokens, and the whole result. Closing the generator withdraws it."""

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from limelight_service.admission.window import Window
 from limelight_service.errors import ModelUnavailableError, error_of
@@ -15,6 +15,8 @@ from limelight_service.ipc.boundary import GenerationEvent, InferenceRequest, Ro
 from limelight_service.ipc.client import ModelListener
 from limelight_service.ipc.connection import Connection
 from limelight_service.repository.catalogue import State
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -112,13 +114,13 @@ class RemoteEngine:
         """Count rows handed on that have not ended."""
         return self._rows.get((name, version), 0)
 
-    async def answer(self, request: InferenceRequest) -> list[RowResult]:
+    async def answer(self, request: InferenceRequest, make: Callable[[int, RowResult], T]) -> list[T]:
         """As `EngineClient.answer`."""
         results: list[Any] = [None] * len(request.rows)
         async with self._begun(ANSWER, request) as call:
             for _ in request.rows:
                 message = await _next(call)
-                results[message.index] = message.content
+                results[message.index] = make(message.index, message.content)
         return results
 
     async def generate(self, request: InferenceRequest) -> AsyncGenerator[GenerationEvent, None]:

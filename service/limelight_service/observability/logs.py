@@ -272,11 +272,11 @@ def log_request(
     rows: int,
     code: str,
     seconds: float,
-    durations: Mapping[str, float],
+    durations: Mapping[str, int],
 ) -> None:
     """Log one request: facts about it, and nothing that it sent.
 
-    token: the name of the caller's, if any. durations: milliseconds by name.
+    token: the name of the caller's, if any. durations: nanoseconds by stage.
     """
     if not _requests.isEnabledFor(logging.INFO):
         return
@@ -284,7 +284,8 @@ def log_request(
     if token:
         fields["token"] = token
     fields |= {"method": method, "model": model, "version": version, "rows": rows, "code": code}
-    fields |= {"total_ms": round(seconds * 1e3, 3), **durations}
+    fields |= {"total_ms": round(seconds * 1e3, 3)}
+    fields |= {f"{stage}_ms": round(nanoseconds / 1e6, 3) for stage, nanoseconds in durations.items()}
     _requests.info("request", extra={"code": code, "fields": fields})
 
 

@@ -4,29 +4,29 @@ The host receives requests, admits callers and restarts processes. What a port o
 tokens, limits of arriving requests, health, metrics page) is the host's to provide.
 """
 
-import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
 
 from limelight_bundle.preprocess import Bounds
+from limelight_service.admission.drain import DrainGate
 from limelight_service.admission.memory import MemoryBudget
 from limelight_service.checking.cache import checks_for
-from limelight_service.codecs.v1.service import AttentionService
+from limelight_service.codecs.v1.service import SERVICE, AttentionService
 from limelight_service.errors import WrongModelError
-from limelight_service.frontend.call import Call, Ending
+from limelight_service.frontend.call import Call
 from limelight_service.frontend.core import Core
+from limelight_service.frontend.lifecycle import Lifecycle, RunningCall
 from limelight_service.frontend.models import Models
-from limelight_service.frontend.transport.calls import log_call, serialised, told_of
+from limelight_service.frontend.status import StatusError
+from limelight_service.frontend.transport.calls import serialised
 from limelight_service.frontend.transport.methods import StreamMethod, UnaryMethod
-from limelight_service.frontend.transport.status import Status, StatusError
 from limelight_service.hosting.local import LocalEngine
 from limelight_service.hosting.running import running_engine
 from limelight_service.observability.counters import Snapshot
-from limelight_service.observability.logs import request_id
 from limelight_service.observability.metrics import Metrics
 from limelight_service.security.quotas import Quotas
 from limelight_service.settings import Settings
@@ -51,9 +51,11 @@ class _Fixed:
 class EmbeddedServer:
     """The methods of `limelight.v1.AttentionService` by name, over an engine in this process. For one event loop."""
 
-    def __init__(self, core: Core, max_response_bytes: int) -> None:
+    def __init__(self, core: Core, max_response_bytes: int, metrics: Metrics) -> None:
         self._core = core
-        self._methods = {each.name: each for each in AttentionService(core, max_response_bytes).methods()}
+        self._lifecycle = Lifecycle(metrics, DrainGate())
+        methods = AttentionService(core, max_response_bytes).methods()
+        self._methods = {each.name: (each, self._lifecycle.method("embedded", SERVICE, each.name)) for each in methods}
 
     @property
     def is_ready(self) -> bool:
@@ -70,51 +72,39 @@ class EmbeddedServer:
         Raises:
             StatusError: what to tell the caller.
         """
-        method = self._methods[name]
+        method, called = self._methods[name]
         assert isinstance(method, UnaryMethod)
-        with _Running(name, sent_id) as running:
-            try:
-                return serialised(await method.handle(request, running.call))
-            except Exception as error:
-                raise running.failed(error) from error
+        with _ended(self._lifecycle.begin(called, sent_id)) as call:
+            return serialised(await method.handle(request, call))
 
     async def stream(self, name: str, request: Any, sent_id: str | None = None) -> AsyncGenerator[bytes, None]:
         """Answer a method that answers with a stream, with the bytes of each response. As `answer`."""
-        method = self._methods[name]
+        method, called = self._methods[name]
         assert isinstance(method, StreamMethod)
-        with _Running(name, sent_id) as running:
-            try:
-                async with aclosing(method.handle(request, running.call)) as responses:
-                    async for response in responses:
-                        yield serialised(response)
-            except Exception as error:
-                raise running.failed(error) from error
+        with _ended(self._lifecycle.begin(called, sent_id)) as call:
+            async with aclosing(method.handle(request, call)) as responses:
+                async for response in responses:
+                    yield serialised(response)
 
 
-class _Running:
-    """A call for the length of a block: its memory is released and its log line written at the end."""
+@contextmanager
+def _ended(running: RunningCall) -> Iterator[Call]:
+    """End a call with a block. The host's own deadline cancels it: none is known here.
 
-    def __init__(self, method: str, sent_id: str | None) -> None:
-        self._method = method
-        self._started = time.monotonic()
-        self._code = grpc.StatusCode.OK
-        # The host's own deadline cancels the call: none is known here.
-        self.call = Call(request_id(sent_id), None, Ending())
-
-    def failed(self, error: Exception) -> StatusError:
-        """Note an error, and return the status that the caller is told."""
-        status: Status = told_of(error, self.call.identity, self._method)
-        self._code = status.code
-        return StatusError(status)
-
-    def __enter__(self) -> "_Running":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
-        self.call.at_end.close()
-        if kind is not None and not issubclass(kind, Exception):
-            self._code = grpc.StatusCode.CANCELLED
-        log_call(self._method, self.call, self._code, time.monotonic() - self._started)
+    Raises: StatusError, what to tell the caller.
+    """
+    code = grpc.StatusCode.OK
+    try:
+        yield running.call
+    except BaseException as error:
+        status = running.status(error)
+        code = grpc.StatusCode.CANCELLED if status is None else status.code
+        if status is None:
+            raise
+        raise StatusError(status) from error
+    finally:
+        running.call.at_end.close()
+        running.end(code)
 
 
 @asynccontextmanager
@@ -143,4 +133,4 @@ async def embedded(settings: Settings) -> AsyncIterator[EmbeddedServer]:
         await host.store.load_until_useful(desired.folders)
         engine.loaded()
         await models.loaded()
-        yield EmbeddedServer(core, settings.max_response_bytes)
+        yield EmbeddedServer(core, settings.max_response_bytes, metrics)

@@ -116,7 +116,7 @@ async def running_frontend(
         stack.callback(asyncio.create_task(giving_back).cancel)
         http_port = 0
         if settings.http_port:
-            http = _http_server()(settings, metrics, access, core, server, is_ready)
+            http = _http_server()(settings, access, core, server, is_ready)
             http_port = await stack.enter_async_context(http.listening(shared=shared))
         port = await server.listen(stack, shared=shared)
         yield Frontend(models, server, access, port, http_port)

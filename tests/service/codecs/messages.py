@@ -54,14 +54,14 @@ def prediction_message(prediction: Prediction) -> service_pb2.Prediction:
 
 def predict_message(inference: Inference) -> service_pb2.PredictResponse:
     """Build the answer to Predict."""
-    return service_pb2.PredictResponse(predictions=map(prediction_message, inference.predictions))
+    return service_pb2.PredictResponse(predictions=map(prediction_message, inference.parts))
 
 
 def attend_message(inference: Inference) -> service_pb2.AttendResponse:
     """Build the answer to Attend."""
     response, plan = service_pb2.AttendResponse(), inference.checked.plan
     assert plan is not None
-    for each in inference.predictions:
+    for each in inference.parts:
         attended = response.results.add()
         attended.prediction.CopyFrom(prediction_message(each))
         attended.maps.extend(_message(one, plan) for one in each.result.maps)

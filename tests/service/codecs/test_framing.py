@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -23,13 +22,14 @@ from limelight_service.codecs.answers import LabelEncoder
 from limelight_service.codecs.framing import Frame
 from limelight_service.codecs.v1.instances import MessageInstances
 from limelight_service.codecs.v1.maps import frame_map
-from limelight_service.codecs.v1.responses import attend_response, label_set, predict_response
+from limelight_service.codecs.v1.responses import ATTEND, PREDICT, label_set
 from limelight_service.engine.attention.apply import apply
 from limelight_service.engine.reduction import map_result
-from limelight_service.frontend.call import Call
-from limelight_service.frontend.calls import CallRequest, Inference
+from limelight_service.frontend.call import Call, Ending
+from limelight_service.frontend.calls import AnswerEncoder, CallRequest, Inference
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.models import Model
+from limelight_service.frontend.options import CallOptions
 from limelight_service.hosting.hosted import HostedModel
 from limelight_service.ipc.boundary import GenerationSettings, Strategy
 from tests.kit.serving import text
@@ -158,15 +158,25 @@ async def inferred(
         version=1,
         instances=MessageInstances([text(each) for each in sentences]),
         encode_labels=LabelEncoder(label_set),
-        outputs=core.describe(name, 1, call()).model.schema.outputs if all_outputs else (),  # type: ignore[union-attr]
-        attention=attention,
-        generation=(lambda _: generation) if name == "echo" else None,
+        options=CallOptions(
+            outputs=core.describe(name, 1, call()).model.schema.outputs if all_outputs else (),  # type: ignore[union-attr]
+            attention=attention,
+            generation=(lambda _: generation) if name == "echo" else None,
+        ),
     )
-    return await core.infer(request, call())
+    found: list[Inference] = []
+    await core.answer(request, AnswerEncoder(lambda inference: found.append(inference) or b""), call())
+    return found[0]
+
+
+def encoded(encoder: AnswerEncoder, inference: Inference) -> bytes:
+    """An answer in a protocol."""
+    parts = [encoder.part(inference.checked, each) for each in inference.parts]
+    return encoder.whole(replace(inference, parts=parts))
 
 
 def call() -> Call:
-    return Call("id", None, ExitStack())
+    return Call("id", None, Ending())
 
 
 def without_times(response: Any, predictions: list[service_pb2.Prediction]) -> Any:
@@ -201,10 +211,10 @@ def test_an_answer_is_framed_as_protobuf_writes_it(
         asked = inferred(core, name, sentences, attention, all_outputs=all_outputs, beams=beams)
         inference = asyncio.run(asked)
         if attention is None:
-            predicted = service_pb2.PredictResponse.FromString(predict_response(inference))
+            predicted = service_pb2.PredictResponse.FromString(encoded(PREDICT, inference))
             assert without_times(predicted, list(predicted.predictions)) == predict_message(inference)
         else:
-            attended = service_pb2.AttendResponse.FromString(attend_response(inference))
+            attended = service_pb2.AttendResponse.FromString(encoded(ATTEND, inference))
             assert all(each.maps and len(each.other_sequences) == beams for each in attended.results)
             whole = attend_message(inference)
             assert without_times(attended, [each.prediction for each in attended.results]) == whole
@@ -213,11 +223,11 @@ def test_an_answer_is_framed_as_protobuf_writes_it(
 def test_an_answer_that_is_larger_than_allowed_is_refused(core: Core) -> None:
     asked = inferred(core, "tiny", ["the cat", "a dog"], Options(), all_outputs=False, beams=False)
     inference = asyncio.run(asked)
-    size = len(attend_response(inference))
+    size = len(encoded(ATTEND, inference))
     # Of one instance already, and of both together. Times in it are numbers of varying length.
     for limit in (size // 4, size - 16):
         wanted = replace(inference.checked.wanted, limit=limit)
         small = replace(inference, checked=replace(inference.checked, wanted=wanted))
         with pytest.raises(TooLargeError, match=f"at most {limit}") as raised:
-            attend_response(small)
+            encoded(ATTEND, small)
         assert raised.value.field == "instances"

@@ -30,7 +30,7 @@ from limelight_service.errors import (
     QueueFullError,
     WrongModelError,
 )
-from limelight_service.frontend.transport.status import status_of
+from limelight_service.frontend.status import status_of
 from limelight_service.observability.observer import NullObserver, Rejection, Stage
 from limelight_service.settings import Settings
 from tests.kit import bundles

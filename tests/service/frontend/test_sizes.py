@@ -8,7 +8,8 @@ from limelight_bundle.errors import TooLargeError
 from limelight_bundle.values import Text
 from limelight_service.attention.options import Encoding, HeadReduction, Options, Selection
 from limelight_service.frontend.models import Model
-from limelight_service.frontend.sizes import Measured, Wanted
+from limelight_service.frontend.options import Wanted
+from limelight_service.frontend.sizes import Measured
 from limelight_service.hosting.hosted import HostedModel
 from limelight_service.ipc.boundary import GenerationSettings, InferenceRequest, Strategy
 from tests.service.engine.conftest import run_together
@@ -23,7 +24,8 @@ def wanted_of(
 ) -> Wanted:
     plan = None if attention is None else model.schema.plan(attention)
     labels = model.schema.label_names(plan)
-    return Wanted((), generation, 0, plan, attention or Options(), labels, limit)
+    kept = model.schema.kept_outputs(())
+    return Wanted((), generation, 0, plan, attention or Options(), labels, limit, kept)
 
 
 @given(
@@ -71,7 +73,7 @@ def test_an_answer_that_is_larger_than_allowed_is_refused_with_a_selection_that_
     whole = wanted_of(model, Options())
     assert whole.plan is not None
     labels = dict.fromkeys(whole.labels, 64)
-    measured = [Measured(row, labels, model.sizes.attention(row, whole.generation, whole.plan))]
+    measured = [Measured(row, labels, model.sizes.bounds(row, whole, streamed=False))]
     size = model.sizes.checked(measured, whole)
     with pytest.raises(TooLargeError, match=f"needs an answer of {size} bytes; at most {size - 1} are allowed: .+"):
         model.sizes.checked(measured, wanted_of(model, Options(), limit=size - 1))

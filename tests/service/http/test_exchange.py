@@ -18,6 +18,7 @@ from limelight_service.frontend.http.body import BodyReader
 from limelight_service.frontend.http.exchange import HttpCalls
 from limelight_service.frontend.http.methods import EventsHttp, HttpRequest, HttpResponse, UnaryHttp
 from limelight_service.frontend.http.server import HttpServer
+from limelight_service.frontend.lifecycle import Lifecycle
 from limelight_service.observability.metrics import Metrics
 from limelight_service.observability.observer import NullObserver
 from limelight_service.security.access import Access
@@ -80,7 +81,7 @@ async def serving(handlers: Handlers, drain: DrainGate) -> AsyncIterator[int]:
     ]
     requests = MemoryBudget(2**20, "requests", NullObserver())
     bodies = BodyReader(settings.max_request_bytes, settings.arrival_seconds, requests)
-    calls = HttpCalls(metrics, access, drain, bodies, settings.answer_seconds)
+    calls = HttpCalls(Lifecycle(metrics, drain), access, bodies, settings.answer_seconds)
     server = HttpServer(settings, access, calls, methods, {}, lambda: True)
     async with server.listening(shared=False) as port:
         yield port

@@ -32,7 +32,7 @@ from limelight_service.ipc.boundary import (
     TokenResult,
     WaitEstimate,
 )
-from limelight_service.ipc.client import EngineClient
+from limelight_service.ipc.client import EngineClient, as_it_is
 from limelight_service.ipc.remote import RemoteEngine
 from limelight_service.observability.metrics import Metrics
 from limelight_service.repository.catalogue import State
@@ -203,7 +203,7 @@ def test_its_models_are_told(used: Used, folders: dict[str, BundleFolder]) -> No
 def test_rows_are_answered_in_their_order(used: Used, folders: dict[str, BundleFolder]) -> None:
     folder = folders["tiny"]
     request = asked(folder, *rows_of(folder, *SENTENCES), attention=Options())
-    results = used.run(used.engine.answer(request))
+    results = used.run(used.engine.answer(request, as_it_is))
     for sentence, result in zip(SENTENCES, results, strict=True):
         wanted = bundles.tiny_answer(bundles.ids_of(sentence))
         assert set(result.outputs) == {"logits", "features", "tags"}
@@ -217,7 +217,7 @@ def test_rows_are_answered_in_their_order(used: Used, folders: dict[str, BundleF
 def test_outputs_that_nobody_asks_for_stay_in_the_engine(used: Used, folders: dict[str, BundleFolder]) -> None:
     folder = folders["tiny"]
     (result,) = used.run(
-        used.engine.answer(replace(asked(folder, *rows_of(folder, "a")), outputs=frozenset({"logits"})))
+        used.engine.answer(replace(asked(folder, *rows_of(folder, "a")), outputs=frozenset({"logits"})), as_it_is)
     )
     assert set(result.outputs) == {"logits"} and result.maps == ()
 
@@ -240,7 +240,7 @@ def test_a_stream_of_chunks_is_the_whole_of_each_map(used: Used, folders: dict[s
     folder = folders["tiny"]
     request = asked(folder, *rows_of(folder, " ".join(["the cat"] * 15)), attention=Options())
     begun, *chunks = used.run(collected(used.engine.stream(request, CHUNK)))
-    (whole,) = used.run(used.engine.answer(request))
+    (whole,) = used.run(used.engine.answer(request, as_it_is))
     assert isinstance(begun, StreamBegun) and all(isinstance(each, ChunkResult) for each in chunks)
     assert len(chunks) > len(whole.maps)
     for place, expected in enumerate(whole.maps):
@@ -257,7 +257,9 @@ def test_many_calls_at_once_get_each_its_own(used: Used, folders: dict[str, Bund
     sentences = [" ".join(["cat"] * (1 + number % 30)) for number in range(200)]
 
     async def all_of_them() -> list[list[RowResult]]:
-        return await asyncio.gather(*(used.engine.answer(asked(folder, *rows_of(folder, each))) for each in sentences))
+        return await asyncio.gather(
+            *(used.engine.answer(asked(folder, *rows_of(folder, each)), as_it_is) for each in sentences)
+        )
 
     for sentence, (result,) in zip(sentences, used.run(all_of_them()), strict=True):
         assert len(result.outputs["features"]) == len(sentence.split())
@@ -268,7 +270,7 @@ def test_rows_of_a_cancelled_call_are_withdrawn(used: Used, folders: dict[str, B
     request = asked(folder, *rows_of(folder, "the cat"), generation=generating(100_000))
 
     async def cancelled() -> None:
-        task = asyncio.ensure_future(used.engine.answer(request))
+        task = asyncio.ensure_future(used.engine.answer(request, as_it_is))
         while not used.under_way("endless"):
             await asyncio.sleep(0.01)
         assert used.engine.under_way("endless", 1) == 1
@@ -305,7 +307,7 @@ def test_a_stream_that_is_closed_is_withdrawn(used: Used, folders: dict[str, Bun
 
     assert isinstance(used.run(first()), StreamBegun)
     assert eventually(used.is_idle)
-    assert used.run(used.engine.answer(request))
+    assert used.run(used.engine.answer(request, as_it_is))
 
 
 async def raised(work: Awaitable[Any]) -> BaseException:
@@ -340,7 +342,7 @@ def test_each_kind_of_error_is_raised_as_it_is(used: Used, folders: dict[str, Bu
     assert isinstance(error(replace(one, model="nothing"), generated), ModelUnavailableError)
     streamed = replace(one, model="nothing", attention=Options())
     assert isinstance(error(streamed, lambda each: collected(engine.stream(each, CHUNK))), ModelUnavailableError)
-    assert used.run(engine.answer(one)) and eventually(used.is_idle)
+    assert used.run(engine.answer(one, as_it_is)) and eventually(used.is_idle)
 
 
 def test_a_wait_is_estimated_while_rows_wait_and_is_zero_afterwards(
@@ -351,7 +353,7 @@ def test_a_wait_is_estimated_while_rows_wait_and_is_zero_afterwards(
     assert eventually(lambda: used.engine.wait("tiny", 1).seconds == 0)
 
     async def watched() -> WaitEstimate:
-        calls = [asyncio.ensure_future(used.engine.answer(request)) for _ in range(4)]
+        calls = [asyncio.ensure_future(used.engine.answer(request, as_it_is)) for _ in range(4)]
         most = WaitEstimate()
         while not all(each.done() for each in calls):
             most = max(most, used.engine.wait("tiny", 1), key=lambda each: each.seconds)
@@ -382,11 +384,11 @@ def test_a_version_that_is_unloaded_answers_until_it_is_released_and_is_freed_th
     assert not freed and not unloading.done()
     folder = folders["leaving"]
     request = asked(folder, *rows_of(folder, "the cat"))
-    assert len(used.run(used.engine.answer(request))) == 1  # a frontend may not have heard of it yet
+    assert len(used.run(used.engine.answer(request, as_it_is))) == 1  # a frontend may not have heard of it yet
     used.loop.call_soon_threadsafe(used.engine.release, "leaving", 1)
     unloading.result(60)
     assert freed == ["leaving"]
-    assert isinstance(used.run(raised(used.engine.answer(request))), ModelUnavailableError)
+    assert isinstance(used.run(raised(used.engine.answer(request, as_it_is))), ModelUnavailableError)
 
 
 class TestConnections:
@@ -411,7 +413,7 @@ class TestConnections:
             while here.recv(2**20):
                 pass
         folder = folders["tiny"]
-        assert used.run(used.engine.answer(asked(folder, *rows_of(folder, "the cat"))))
+        assert used.run(used.engine.answer(asked(folder, *rows_of(folder, "the cat")), as_it_is))
 
     def test_calls_under_way_are_told_when_the_engine_is_gone_and_the_next_one_answers(
         self, used: Used, links: FrontendLinks, folders: dict[str, BundleFolder]
@@ -435,7 +437,7 @@ class TestConnections:
                         await collected(stream)
                 assert 17 < error.value.retry_after < 19
                 assert told.losses == losses
-                assert isinstance(await raised(engine.answer(request)), ModelUnavailableError)
+                assert isinstance(await raised(engine.answer(request, as_it_is)), ModelUnavailableError)
             engine.close()
 
         used.run(lost())

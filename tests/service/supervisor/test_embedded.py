@@ -13,7 +13,7 @@ import pytest
 from limelight.v1 import service_pb2
 from limelight_bundle.wire import to_array
 from limelight_service.configuration import load_settings
-from limelight_service.frontend.transport.status import StatusError
+from limelight_service.frontend.status import StatusError
 from limelight_service.supervisor.embedded import embedded
 from tests.kit.serving import Running, attend, generate, predict, serving, text
 

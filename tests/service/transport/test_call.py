@@ -13,6 +13,7 @@ from limelight_service.admission.drain import DrainGate
 from limelight_service.admission.memory import MemoryBudget
 from limelight_service.admission.uploads import UploadLimiter, UploadSlots
 from limelight_service.codecs.v1.service import SERVICE
+from limelight_service.frontend.lifecycle import Lifecycle
 from limelight_service.frontend.transport.calls import Calls
 from limelight_service.frontend.transport.parsing import Parsing
 from limelight_service.frontend.transport.reading import Reading
@@ -63,7 +64,8 @@ def calls(limit: int = 1000) -> tuple[Calls, Metrics]:
     metrics = Metrics()
     uploads = UploadLimiter(UploadSlots(quick=1, slow=1), 1.0, metrics)
     reading = Reading(uploads, uploads, MemoryBudget(limit, "requests", metrics), Parsing(1000).message)
-    return Calls(metrics, ConnectionQueues(8, 8, metrics), reading, ResponseSender(60.0), DrainGate()), metrics
+    lifecycle = Lifecycle(metrics, DrainGate())
+    return Calls(lifecycle, ConnectionQueues(8, 8, metrics), reading, ResponseSender(60.0)), metrics
 
 
 async def never(request: Any, call: Any) -> bytes:

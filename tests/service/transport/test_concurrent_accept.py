@@ -14,10 +14,10 @@ import pytest
 
 from limelight_service.admission.uploads import RECEIVED
 from limelight_service.errors import QueueFullError
+from limelight_service.frontend.status import Status, status_of
 from limelight_service.frontend.transport import concurrent_accept
 from limelight_service.frontend.transport.concurrent_accept import ConcurrentAccept, is_known
 from limelight_service.frontend.transport.grpc_leak import free_failed
-from limelight_service.frontend.transport.status import Status, status_of
 
 METHOD = "/test.Echo/Predict"
 CALLS = 30

@@ -7,7 +7,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from limelight_bundle.errors import BundleError, InputError, LimelightError, OutOfRangeError, TooLargeError
 from limelight_service import errors
-from limelight_service.frontend.transport.status import status_of
+from limelight_service.frontend.status import status_of
 
 
 def details(error: Exception) -> tuple[status_pb2.Status, dict[str, any_pb2.Any]]:

@@ -13,7 +13,7 @@ from limelight_bundle.values import Array
 from limelight_service.codecs.answers import check_size
 from limelight_service.codecs.json.numbers import array_of, flattened, json_of, shown
 from limelight_service.codecs.json.reading import parsed
-from limelight_service.codecs.json.writing import Body
+from limelight_service.codecs.json.writing import Body, written
 from limelight_service.codecs.oip.contents import (
     MOST_AXES,
     InputTensor,
@@ -116,7 +116,7 @@ def infer_body(inference: Inference, call: InferCall, binary: Binary) -> Body:
     head: dict[str, Any] = {"model_name": answer.model, "model_version": str(answer.version)}
     if answer.id:
         head["id"] = answer.id
-    return Body({**head, "parameters": answer.parameters, "outputs": outputs}, behind)
+    return Body(written({**head, "parameters": answer.parameters, "outputs": outputs}), behind)
 
 
 def fields(value: Any, path: Path, names: Sequence[str]) -> dict[str, Any]:

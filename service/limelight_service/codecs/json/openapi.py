@@ -22,7 +22,7 @@ from limelight_service.frontend.http.methods import (
     EventsHttp,
     HttpMethod,
 )
-from limelight_service.frontend.transport.status import REQUEST_ID_KEY
+from limelight_service.frontend.status import REQUEST_ID_KEY
 
 _PART = re.compile(r"\{(\w+):\w+\}")
 _SCHEMA = "#/components/schemas/"

@@ -10,20 +10,18 @@ from limelight_service.frontend.http.body import BodyReader
 from limelight_service.frontend.http.exchange import HttpCalls
 from limelight_service.frontend.http.server import HttpServer
 from limelight_service.frontend.server import FrontendServer
-from limelight_service.observability.metrics import Metrics
 from limelight_service.security.access import Access
 from limelight_service.settings import Settings
 
 
 def http_server(
     settings: Settings,
-    metrics: Metrics,
     access: Access,
     core: Core,
     beside: FrontendServer,
     is_ready: Callable[[], bool],
 ) -> HttpServer:
-    """Make the server. beside: the gRPC server, whose gate, memory of requests and traces it shares."""
+    """Make the server. beside: the gRPC server, whose lifecycle and memory of requests it shares."""
     methods = [
         *JsonService(core, settings.max_response_bytes).methods(),
         *RestService(core, settings.max_instances, is_ready).methods(),
@@ -31,11 +29,9 @@ def http_server(
     openapi = document(methods, has_tokens=bool(settings.tokens))
     pages = {"/openapi.json": openapi}
     calls = HttpCalls(
-        metrics,
+        beside.lifecycle,
         access,
-        beside.drain,
         BodyReader(settings.max_request_bytes, settings.arrival_seconds, beside.requests),
         settings.answer_seconds,
-        beside.tracer,
     )
     return HttpServer(settings, access, calls, methods, pages, is_ready)

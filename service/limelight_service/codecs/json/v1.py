@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import orjson
@@ -22,14 +22,15 @@ from limelight_service.codecs.answers import LabelEncoder
 from limelight_service.codecs.json.instances import JsonInstances
 from limelight_service.codecs.json.reading import entries, field_of, members, parsed, read_message, scalar, scalars
 from limelight_service.codecs.json.writing import (
+    ATTEND,
+    PREDICT,
     Body,
+    Encoders,
     GenerationEvents,
     JsonWriter,
     MapStreamEvents,
-    attend_answer,
     described_json,
     label_set,
-    predict_answer,
     written,
 )
 from limelight_service.codecs.listing import Listing
@@ -37,14 +38,14 @@ from limelight_service.codecs.messages import (
     MOST_OPTIONS,
     NO_ATTENTION,
     SMALL_OPTIONS,
+    AskedGeneration,
     Attention,
     attention_of,
-    generation_settings,
 )
 from limelight_service.codecs.status import described_model, status_message
 from limelight_service.codecs.streams import generation, map_stream
 from limelight_service.frontend.call import Call
-from limelight_service.frontend.calls import CallRequest, Inference
+from limelight_service.frontend.calls import CallRequest
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.http.failures import Failure
 from limelight_service.frontend.http.methods import (
@@ -57,6 +58,7 @@ from limelight_service.frontend.http.methods import (
     UnaryHttp,
 )
 from limelight_service.frontend.models import Model
+from limelight_service.frontend.options import CallOptions
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.repository.catalogue import VersionStatus
 
@@ -65,10 +67,6 @@ LARGEST = 8 * 2**20
 _LARGE = 16 * 1024  # bytes from which JSON is read, and an answer written, on a thread
 _VERSION = re.compile(r"[1-9][0-9]{0,9}")
 _MODEL = "/v1/models/{name:name}", "/v1/models/{name:name}/versions/{version:name}"
-
-
-class _Encode(Protocol):
-    def __call__(self, inference: Inference, *, as_bytes: bool) -> Body: ...
 
 
 class JsonService:
@@ -81,6 +79,7 @@ class JsonService:
         self._listing = Listing(core, _list_entry, _joined)
         self._described: WeakKeyDictionary[ModelSchema, Mapping[str, Any]] = WeakKeyDictionary()
         self._options = lru_cache(MOST_OPTIONS)(_parsed_options)
+        self._kept = lru_cache(MOST_OPTIONS)(CallOptions)  # so that models find them again
 
     def methods(self) -> Sequence[HttpMethod]:
         """List the methods with their paths."""
@@ -99,7 +98,7 @@ class JsonService:
         """List the models."""
         data = self._listing.response(call)
         self._core.hold_answer(len(data), call)
-        return _response(Body(orjson.Fragment(data)), request.wants_bytes)
+        return _response(Body(data), request.wants_bytes)
 
     async def describe(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Describe a model; of one that failed, give the reason."""
@@ -119,15 +118,15 @@ class JsonService:
             **described,
             "maxResponseBytes": str(self._max_response_bytes),
         }
-        return self._page(Body(found, writer.arrays), request, call)
+        return self._page(Body(written(found), writer.arrays), request, call)
 
     async def predict(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Answer without attention."""
-        return await self._answered(pb.PredictRequest, predict_answer, request, call)
+        return await self._answered(pb.PredictRequest, PREDICT, request, call)
 
     async def attend(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Answer with the attention behind it."""
-        return await self._answered(pb.AttendRequest, attend_answer, request, call)
+        return await self._answered(pb.AttendRequest, ATTEND, request, call)
 
     async def attend_stream(self, request: HttpRequest, call: Call) -> AsyncGenerator[bytes, None]:
         """Answer with the attention behind it, an event for each chunk."""
@@ -143,10 +142,12 @@ class JsonService:
             async for data in events:
                 yield data
 
-    async def _answered(self, kind: type[Message], encode: _Encode, request: HttpRequest, call: Call) -> HttpResponse:
+    async def _answered(
+        self, kind: type[Message], encoders: Encoders, request: HttpRequest, call: Call
+    ) -> HttpResponse:
         as_bytes = request.wants_bytes
-        inference = await self._core.infer(await self._asked(kind, request, call, as_bytes=as_bytes), call)
-        return _response(await self._core.encoded(inference, partial(encode, as_bytes=as_bytes), call), as_bytes)
+        asked = await self._asked(kind, request, call, as_bytes=as_bytes)
+        return _response(await self._core.answer(asked, encoders[as_bytes], call), as_bytes)
 
     async def _asked(self, kind: type[Message], request: HttpRequest, call: Call, *, as_bytes: bool) -> CallRequest:
         """Read a request, a large one on a thread, and bound the bytes of its answer. Raises: InputError."""
@@ -168,26 +169,25 @@ class JsonService:
             instances = JsonInstances(entries(given.get("instances", []), ("instances",)), len(request.body))
         attention, generated = self._attention(descriptor, given), given.get("generation")
         if generated is not None:
-            generated = partial(generation_settings, read_message(pb.GenerationOptions, generated, ("generation",)))
-        outputs: list[str] | None = None
+            message = read_message(pb.GenerationOptions, generated, ("generation",))
+            generated = AskedGeneration(message.SerializeToString())
+        outputs: tuple[str, ...] | None = None
         for field in ("truncate", "max_classes"):
             if field in given:
                 given[field] = scalar(field_of(descriptor, field), given[field], (field,))
         if "outputs" in given:
-            outputs = scalars(field_of(descriptor, "outputs"), given["outputs"], ("outputs",)) or None
-        return CallRequest(
-            model=name,
-            version=version,
-            instances=instances,
-            encode_labels=self._encode_labels,
-            outputs=() if "outputs" not in descriptor.fields_by_name else outputs,
-            max_classes=given.get("max_classes", 0),
-            truncate=given.get("truncate", False),
-            attention=attention.options,
-            generation=generated,
-            limit=attention.limit,
-            is_large=attention.is_large,
+            outputs = tuple(scalars(field_of(descriptor, "outputs"), given["outputs"], ("outputs",))) or None
+        options = self._kept(
+            outputs if "outputs" in descriptor.fields_by_name else (),
+            given.get("max_classes", 0),
+            given.get("truncate", False),
+            attention.options,
+            generated,
+            attention.limit,
+            (),
+            attention.is_large,
         )
+        return CallRequest(name, version, instances, self._encode_labels, options)
 
     def _attention(self, descriptor: Any, given: Mapping[str, Any]) -> Attention:
         """Read attention options; small ones are kept for the next call. Raises: InputError."""

@@ -6,7 +6,7 @@ told apart.
 
 import base64
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from limelight_service.attention.plan import AttentionPlan
 from limelight_service.codecs.answers import MapHead, StreamSums, check_size, described_maps, map_head, streamed_head
 from limelight_service.codecs.json.numbers import json_of
 from limelight_service.codecs.json.results import kept, result_json, sequence_json, singles
-from limelight_service.frontend.calls import CheckedCall, Inference, Prediction, PreparedInstance
+from limelight_service.frontend.calls import AnswerEncoder, CheckedCall, Inference, Prediction, PreparedInstance
 from limelight_service.ipc.boundary import ChunkResult, GenerationBegun, MapResult, StreamBegun, TokenResult
 
 _TYPES = {dtype: values_pb2.DataType.Name(number) for number, dtype in DTYPES.items()}
@@ -60,8 +60,8 @@ def written(value: Any) -> bytes:
 class Body:
     """The body of an answer: JSON, and the bytes of arrays behind it. Its length is that of all of it."""
 
-    def __init__(self, value: Any, arrays: Sequence[Array] = ()) -> None:
-        self.json = written(value)
+    def __init__(self, json: bytes, arrays: Sequence[Array] = ()) -> None:
+        self.json = json
         self.arrays = arrays
 
     def __len__(self) -> int:
@@ -120,9 +120,9 @@ class JsonWriter:
         found["provenance"] = _provenance(prediction, started)
         return found
 
-    def attended(self, prediction: Prediction, plan: AttentionPlan) -> dict[str, Any]:
+    def attended(self, checked: CheckedCall, prediction: Prediction) -> dict[str, Any]:
         """Write an `Attended`."""
-        started, result = time.perf_counter_ns(), prediction.result
+        started, result, plan = time.perf_counter_ns(), prediction.result, checked.plan
         maps = self.maps(result.maps, plan)
         others = [
             kept({"sequence": number, "labelSets": list(map(self.labels, each.labels)), **self.maps(each.maps, plan)})
@@ -145,23 +145,36 @@ class JsonWriter:
         return {name: self.tensor(array) for name, array in arrays if array is not None}
 
 
-def predict_answer(inference: Inference, *, as_bytes: bool = False) -> Body:
-    """Write a `PredictResponse`. Raises: TooLargeError."""
-    writer, found = JsonWriter(as_bytes=as_bytes), []
-    for each in inference.predictions:
-        found.append(writer.prediction(each, time.perf_counter_ns()))
-        check_size(writer.size, inference.checked)
-    return Body({"predictions": found}, writer.arrays)
+Encoders = tuple[AnswerEncoder[Body], AnswerEncoder[Body]]
+"""With the numbers of tensors in the JSON, and with their bytes behind it."""
 
 
-def attend_answer(inference: Inference, *, as_bytes: bool = False) -> Body:
-    """Write an `AttendResponse`. Raises: TooLargeError."""
-    writer, found, plan = JsonWriter(as_bytes=as_bytes), [], inference.checked.plan
-    assert plan is not None
-    for each in inference.predictions:
-        found.append(writer.attended(each, plan))
+def _encoders(name: str, write: Callable[[JsonWriter, CheckedCall, Prediction], Any]) -> Encoders:
+    """Make the encoders of a response whose field `name` has one entry an instance, which `write` makes."""
+
+    def part(checked: CheckedCall, prediction: Prediction) -> tuple[bytes, int]:
+        writer = JsonWriter()
+        return written(write(writer, checked, prediction)), writer.size
+
+    def whole(inference: Inference) -> Body:
+        check_size(sum([size for _, size in inference.parts]), inference.checked)
+        return Body(b'{"%s":[%s]}' % (name.encode(), b",".join([data for data, _ in inference.parts])))
+
+    def whole_with_bytes(inference: Inference) -> Body:
+        writer = JsonWriter(as_bytes=True)
+        found = [write(writer, inference.checked, each) for each in inference.parts]
         check_size(writer.size, inference.checked)
-    return Body({"results": found}, writer.arrays)
+        return Body(written({name: found}), writer.arrays)
+
+    return AnswerEncoder(whole, part), AnswerEncoder(whole_with_bytes)
+
+
+def _predicted(writer: JsonWriter, checked: CheckedCall, prediction: Prediction) -> dict[str, Any]:
+    return writer.prediction(prediction, time.perf_counter_ns())
+
+
+PREDICT = _encoders("predictions", _predicted)
+ATTEND = _encoders("results", JsonWriter.attended)
 
 
 class MapStreamEvents:

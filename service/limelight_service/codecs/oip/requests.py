@@ -27,7 +27,7 @@ from limelight_service.attention.options import (
     check_options,
     check_selections,
 )
-from limelight_service.codecs.messages import NO_ATTENTION, Attention, generation_settings, unchecked_options
+from limelight_service.codecs.messages import NO_ATTENTION, AskedGeneration, Attention, unchecked_options
 from limelight_service.codecs.oip.contents import InputTensor, decoded_inputs
 from limelight_service.codecs.oip.instances import TensorRows
 from limelight_service.codecs.oip.outputs import Output, OutputCatalogue, Source
@@ -35,6 +35,7 @@ from limelight_service.codecs.oip.parameters import OURS, Parameters, Value, par
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest
 from limelight_service.frontend.models import Model
+from limelight_service.frontend.options import CallOptions
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.frontend.validation import MOST_NAMES
 from limelight_service.open_inference import open_inference_pb2 as pb
@@ -172,15 +173,17 @@ def infer_call(asked: InferRequest, model: Model, catalogue: OutputCatalogue) ->
         version=0,
         instances=TensorRows(inputs, seed),
         encode_labels=partial(_label_room, label_sets),
-        label_sets=label_sets,
-        outputs=tuple([each.of for each in wanted if each.source is Source.RAW]),
-        max_classes=of_call.small("limelight_max_classes", 0),
-        truncate=of_call.flag("limelight_truncate"),
-        attention=attention.options,
-        generation=None if generation is None else partial(generation_settings, generation),
-        limit=attention.limit,
-        is_large=attention.is_large,
-        is_rectangular=True,
+        options=CallOptions(
+            outputs=tuple([each.of for each in wanted if each.source is Source.RAW]),
+            max_classes=of_call.small("limelight_max_classes", 0),
+            truncate=of_call.flag("limelight_truncate"),
+            attention=attention.options,
+            generation=None if generation is None else AskedGeneration(generation.SerializeToString()),
+            limit=attention.limit,
+            label_sets=label_sets,
+            is_large=attention.is_large,
+            is_rectangular=True,
+        ),
     )
     return InferCall(request, wanted, asked, paths)
 

@@ -66,7 +66,7 @@ class InferAnswer:
 
 def infer_answer(inference: Inference, call: InferCall) -> InferAnswer:
     """Make the answer to a request."""
-    head = _head(inference.checked, inference.predictions, call.asked.id)
+    head = _head(inference.checked, inference.parts, call.asked.id)
     return replace(head, outputs=list(_tensors(inference, call.wanted)))
 
 
@@ -237,7 +237,7 @@ def filled(rows: Sequence[Array]) -> Array:
 
 
 def _tensors(inference: Inference, wanted: Sequence[Output]) -> Iterator[Tensor]:
-    predictions, quantity = inference.predictions, inference.checked.wanted.attention.quantity
+    predictions, quantity = inference.parts, inference.checked.wanted.attention.quantity
     results = [{name: result_values(typed) for name, typed in each.results.items()} for each in predictions]
     maps = [{found.name: found for found in each.result.maps} for each in predictions]
     plan = inference.checked.plan

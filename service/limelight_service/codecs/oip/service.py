@@ -22,12 +22,12 @@ from limelight_service.codecs.oip.responses import TokenResponses, error_respons
 from limelight_service.codecs.oip.statistics import statistics_message
 from limelight_service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
 from limelight_service.frontend.call import Call
-from limelight_service.frontend.calls import Inference
+from limelight_service.frontend.calls import AnswerEncoder, Inference
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.models import Model
 from limelight_service.frontend.schema import ModelSchema
+from limelight_service.frontend.status import Status
 from limelight_service.frontend.transport.methods import DuplexMethod, Method, UnaryMethod
-from limelight_service.frontend.transport.status import Status
 from limelight_service.ipc.boundary import TokenResult
 from limelight_service.observability.statistics import VersionStatistics
 from limelight_service.open_inference import open_inference_pb2 as pb
@@ -196,8 +196,8 @@ class InferenceService:
 
     async def _answered(self, translated: InferCall, encode: Callable[[Inference, InferCall], S], call: Call) -> S:
         try:
-            inference = await self._core.infer(translated.request, call)
-            return await self._core.encoded(inference, lambda each: encode(each, translated), call)
+            encoder = AnswerEncoder(lambda inference: encode(inference, translated))
+            return await self._core.answer(translated.request, encoder, call)
         except InputError as error:
             raise translated.paths.translated(error) from error
 

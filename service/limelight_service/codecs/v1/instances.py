@@ -10,6 +10,8 @@ from limelight_service.codecs.messages import interventions
 from limelight_service.frontend.interventions import Intervention
 from limelight_service.frontend.schema import ModelSchema
 
+_FILES, _TENSORS = frozenset({"image", "audio"}), frozenset({"tensor"})
+
 
 class MessageInstances:
     """Instances of a message, an `InstanceSource` of the frontend. path: of the only one; None for `instances`."""
@@ -17,11 +19,16 @@ class MessageInstances:
     def __init__(self, messages: Sequence[values_pb2.Instance], path: Path | None = None) -> None:
         self._messages = messages
         self._path = path
-        self.size = sum(each.ByteSize() for each in messages)
-        kinds = {value.WhichOneof("kind") for each in messages for value in each.inputs.values()}
-        self._has_files = not kinds.isdisjoint({"image", "audio"})
-        self.has_tensors_only = kinds <= {"tensor"}
-        self.has_interventions = any(each.interventions for each in messages)
+        self.size, self.has_interventions = 0, False
+        kinds = set[str | None]()
+        for each in messages:
+            self.size += each.ByteSize()
+            inputs = each.inputs
+            kinds.update([inputs[name].WhichOneof("kind") for name in inputs])
+            if each.interventions:
+                self.has_interventions = True
+        self._has_files = not kinds.isdisjoint(_FILES)
+        self.has_tensors_only = kinds <= _TENSORS
 
     def __len__(self) -> int:
         return len(self._messages)

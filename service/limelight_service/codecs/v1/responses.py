@@ -12,7 +12,7 @@ from limelight_service.codecs.answers import StreamSums, check_size, described_m
 from limelight_service.codecs.framing import Frame
 from limelight_service.codecs.v1.maps import frame_map, map_header, put_arrays
 from limelight_service.codecs.v1.results import fill_result, sequence_message
-from limelight_service.frontend.calls import CheckedCall, Inference, Prediction, PreparedInstance
+from limelight_service.frontend.calls import AnswerEncoder, CheckedCall, Inference, Prediction, PreparedInstance
 from limelight_service.ipc.boundary import (
     ChunkResult,
     GenerationBegun,
@@ -30,23 +30,40 @@ def label_set(labels: Labels) -> bytes:
     return labels_to_wire(labels).SerializeToString()
 
 
-def predict_response(inference: Inference) -> bytes:
-    """Serialize a `PredictResponse`. Raises: TooLargeError."""
+def _predicted(checked: CheckedCall, prediction: Prediction) -> Frame:
+    """Frame the field of one instance in a `PredictResponse`."""
     frame = Frame()
-    for each in inference.predictions:
-        frame.put(pb.PredictResponse.PREDICTIONS_FIELD_NUMBER, _prediction(each, time.perf_counter_ns()))
-        check_size(frame.size, inference.checked)
-    return frame.joined()
+    frame.put(pb.PredictResponse.PREDICTIONS_FIELD_NUMBER, _prediction(prediction, time.perf_counter_ns()))
+    return frame
 
 
-def attend_response(inference: Inference) -> bytes:
-    """Serialize an `AttendResponse`. Raises: TooLargeError."""
-    frame, checked = Frame(), inference.checked
-    assert checked.plan is not None
-    for each in inference.predictions:
-        frame.put(pb.AttendResponse.RESULTS_FIELD_NUMBER, _attended(each, checked.plan))
-        check_size(frame.size, checked)
-    return frame.joined()
+def _attended(checked: CheckedCall, prediction: Prediction) -> Frame:
+    """Frame the field of one instance in an `AttendResponse`."""
+    started, plan = time.perf_counter_ns(), checked.plan
+    assert plan is not None
+    large = Frame()
+    _put_maps(large, pb.Attended.MAPS_FIELD_NUMBER, prediction.result.maps, plan)
+    for number, other in enumerate(prediction.result.other_sequences, 1):
+        large.put(pb.Attended.OTHER_SEQUENCES_FIELD_NUMBER, _sequence(number, other, plan))
+    attended = Frame()
+    attended.put(pb.Attended.PREDICTION_FIELD_NUMBER, _prediction(prediction, started))
+    attended.extend(large)
+    frame = Frame()
+    frame.put(pb.AttendResponse.RESULTS_FIELD_NUMBER, attended)
+    return frame
+
+
+def _whole(inference: Inference) -> bytes:
+    """Serialize a response of the fields of its instances. Raises: TooLargeError."""
+    whole = Frame()
+    for each in inference.parts:
+        whole.extend(each)
+    check_size(whole.size, inference.checked)
+    return whole.joined()
+
+
+PREDICT = AnswerEncoder(_whole, _predicted)
+ATTEND = AnswerEncoder(_whole, _attended)
 
 
 class MapStreamMessages:
@@ -167,18 +184,6 @@ def _prediction(prediction: Prediction, started: int, made: Iterable[Labels] = (
         large.put(pb.Prediction.OUTPUTS_FIELD_NUMBER, entry)
     _fill_provenance(small.provenance, prediction, started)
     frame = Frame(small.SerializeToString())
-    frame.extend(large)
-    return frame
-
-
-def _attended(prediction: Prediction, plan: AttentionPlan) -> Frame:
-    started = time.perf_counter_ns()
-    large = Frame()
-    _put_maps(large, pb.Attended.MAPS_FIELD_NUMBER, prediction.result.maps, plan)
-    for number, other in enumerate(prediction.result.other_sequences, 1):
-        large.put(pb.Attended.OTHER_SEQUENCES_FIELD_NUMBER, _sequence(number, other, plan))
-    frame = Frame()
-    frame.put(pb.Attended.PREDICTION_FIELD_NUMBER, _prediction(prediction, started))
     frame.extend(large)
     return frame
 

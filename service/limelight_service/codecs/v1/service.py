@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from functools import lru_cache, partial
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 from limelight.v1 import attention_pb2, service_pb2
@@ -12,24 +12,25 @@ from limelight_service.codecs.messages import (
     MOST_OPTIONS,
     NO_ATTENTION,
     SMALL_OPTIONS,
+    AskedGeneration,
     Attention,
     attention_of,
-    generation_settings,
 )
 from limelight_service.codecs.status import described_model, status_message
 from limelight_service.codecs.streams import generation, map_stream
 from limelight_service.codecs.v1.instances import MessageInstances
 from limelight_service.codecs.v1.responses import (
+    ATTEND,
+    PREDICT,
     GenerationMessages,
     MapStreamMessages,
-    attend_response,
     label_set,
-    predict_response,
 )
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.models import Model
+from limelight_service.frontend.options import CallOptions
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.frontend.transport.methods import Method, StreamMethod, UnaryMethod
 from limelight_service.repository.catalogue import VersionStatus
@@ -47,6 +48,7 @@ class AttentionService:
         self._listing = Listing(core, _list_entry, b"".join)
         self._described: WeakKeyDictionary[ModelSchema, bytes] = WeakKeyDictionary()
         self._options = lru_cache(MOST_OPTIONS)(_parsed_options)
+        self._kept = lru_cache(MOST_OPTIONS)(CallOptions)  # so that models find them again
 
     def methods(self) -> tuple[Method, ...]:
         """List the methods by name, with the type of their request."""
@@ -63,14 +65,12 @@ class AttentionService:
     async def predict(self, message: service_pb2.PredictRequest, call: Call) -> bytes:
         """Answer without attention."""
         request = self._request(message, MessageInstances(message.instances), NO_ATTENTION)
-        inference = await self._core.infer(request, call)
-        return await self._core.encoded(inference, predict_response, call)
+        return await self._core.answer(request, PREDICT, call)
 
     async def attend(self, message: service_pb2.AttendRequest, call: Call) -> bytes:
         """Answer with the attention behind it."""
         request = self._request(message, MessageInstances(message.instances), await self._attention(message, call))
-        inference = await self._core.infer(request, call)
-        return await self._core.encoded(inference, attend_response, call)
+        return await self._core.answer(request, ATTEND, call)
 
     async def attend_stream(self, message: service_pb2.AttendStreamRequest, call: Call) -> AsyncGenerator[bytes, None]:
         """Answer with the attention behind it, chunk by chunk, one instance after the other."""
@@ -124,13 +124,16 @@ class AttentionService:
             version=message.model.version,
             instances=instances,
             encode_labels=self._encode_labels,
-            outputs=() if of_tokens else message.outputs or None,  # type: ignore[union-attr]
-            max_classes=0 if of_tokens else message.max_classes,  # type: ignore[union-attr]
-            truncate=message.truncate,
-            attention=attention.options,
-            generation=partial(generation_settings, message.generation) if message.HasField("generation") else None,
-            limit=attention.limit,
-            is_large=attention.is_large,
+            options=self._kept(
+                () if of_tokens else tuple(message.outputs) or None,  # type: ignore[union-attr]
+                0 if of_tokens else message.max_classes,  # type: ignore[union-attr]
+                message.truncate,
+                attention.options,
+                AskedGeneration(message.generation.SerializeToString()) if message.HasField("generation") else None,
+                attention.limit,
+                (),
+                attention.is_large,
+            ),
         )
 
     async def _attention(

@@ -14,9 +14,7 @@ from starlette.datastructures import Headers
 
 from limelight_bundle.errors import InputError
 from limelight_bundle.values import Array
-from limelight_service.admission.drain import DrainGate
-from limelight_service.errors import DeadlineError, StoppingError
-from limelight_service.frontend.call import Call, Ending
+from limelight_service.errors import DeadlineError
 from limelight_service.frontend.http.body import BodyReader, CallerLeftError
 from limelight_service.frontend.http.connection import CONNECTION
 from limelight_service.frontend.http.failures import Failure, MediaTypeError, failure_of
@@ -29,12 +27,8 @@ from limelight_service.frontend.http.methods import (
     HttpResponse,
     UnaryHttp,
 )
-from limelight_service.frontend.transport.calls import record
-from limelight_service.frontend.transport.status import REQUEST_ID_KEY
-from limelight_service.observability.logs import log_failure, request_id
-from limelight_service.observability.metrics import MethodMetrics, Metrics
-from limelight_service.observability.observer import Rejection
-from limelight_service.observability.traces import Tracer
+from limelight_service.frontend.lifecycle import CalledMethod, Lifecycle
+from limelight_service.frontend.status import REQUEST_ID_KEY
 from limelight_service.security.access import Access
 
 TIMEOUT_HEADER = "x-request-timeout"
@@ -47,80 +41,66 @@ _PIECE = 2**16  # bytes of an answer that are given to the transport at a time
 class HttpCalls:
     """Makes ASGI applications of methods. For one event loop.
 
-    answer_seconds: that a piece of an answer may wait for its reader. tracer: None where calls are not traced.
+    answer_seconds: that a piece of an answer may wait for its reader.
     """
 
-    def __init__(
-        self,
-        metrics: Metrics,
-        access: Access,
-        drain: DrainGate,
-        bodies: BodyReader,
-        answer_seconds: float,
-        tracer: Tracer | None = None,
-    ) -> None:
-        self.metrics = metrics
+    def __init__(self, lifecycle: Lifecycle, access: Access, bodies: BodyReader, answer_seconds: float) -> None:
+        self.lifecycle = lifecycle
         self.access = access
-        self.drain = drain
         self.bodies = bodies
         self.answer_seconds = answer_seconds
-        self.tracer = tracer
 
     def endpoint(self, method: HttpMethod) -> Callable[[Any, Any, Any], Coroutine[Any, Any, None]]:
         """Make the application of a method, which `starlette.routing.Route` calls once path and verb fit."""
         kind = "http_stream" if isinstance(method, EventsHttp) else "http"
-        return _Endpoint(self, method, self.metrics.methods(kind, method.service, [method.name])[method.name])
+        return _Endpoint(self, method, self.lifecycle.method(kind, method.service, method.name))
 
 
 class _Endpoint:
-    def __init__(self, calls: HttpCalls, method: HttpMethod, counted: MethodMetrics) -> None:
+    def __init__(self, calls: HttpCalls, method: HttpMethod, called: CalledMethod) -> None:
         self._calls = calls
         self._method = method
-        self._counted = counted
+        self._called = called
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await _Exchange(self._calls, self._method, self._counted, scope, receive, send).run()
+        await _Exchange(self._calls, self._method, self._called, scope, receive, send).run()
 
 
 class _Exchange:
     """The bookkeeping of one request and its answer."""
 
     def __init__(
-        self, calls: HttpCalls, method: HttpMethod, counted: MethodMetrics, scope: Any, receive: Any, send: Any
+        self, calls: HttpCalls, method: HttpMethod, called: CalledMethod, scope: Any, receive: Any, send: Any
     ) -> None:
         self._calls = calls
         self._method = method
-        self._counted = counted
         self._scope = scope
         self._receive = receive
         self._send_message = send
         self._headers = Headers(scope=scope)
-        self._started = time.monotonic()
-        trace = None
-        if calls.tracer is not None:
-            trace = calls.tracer.begin(method.service, method.name, self._headers.items())
-        self._call = Call(request_id(self._headers.get(REQUEST_ID_KEY)), None, Ending(), trace=trace)
+        self._running = calls.lifecycle.begin(called, self._headers.get(REQUEST_ID_KEY), self._headers.items())
+        self._call = self._running.call
         self._has_begun = False  # the answer
-        loop = asyncio.get_running_loop()
-        self._left: asyncio.Future[None] = loop.create_future()
-        self._cut: asyncio.Future[None] = loop.create_future()
+        self._left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """Answer the request, whatever becomes of it."""
-        self._counted.begin()
         code = grpc.StatusCode.OK
         try:
             await self._admitted()
         except CallerLeftError:
             code = grpc.StatusCode.CANCELLED
-        except asyncio.CancelledError:
-            code = grpc.StatusCode.CANCELLED
-            raise
-        except Exception as error:
-            code = await self._told(error)
+        except BaseException as error:
+            status = self._running.status(error)
+            if status is None:
+                code = grpc.StatusCode.CANCELLED
+                raise
+            code = status.code
+            with suppress(CallerLeftError):
+                await self._send_failure(failure_of(error, status))
         finally:
             self._call.at_end.close()
-            self._record(code)
+            self._running.end(code)
 
     async def _admitted(self) -> None:
         """Check who calls and how long it waits before anything of the body is read, then answer."""
@@ -128,21 +108,16 @@ class _Exchange:
         call.caller = calls.access.caller(self._headers.getlist("authorization"))
         call.caller.check_method(self._method.name)
         call.deadline = _deadline(self._headers)
-        try:
-            inside = calls.drain.enter(self._cut_short, stream=isinstance(self._method, EventsHttp))
-        except StoppingError:
-            calls.metrics.rejected(Rejection.STOPPING, 1)
-            raise
-        call.when_sent(lambda: calls.drain.leave(inside))
+        self._running.enter(stream=isinstance(self._method, EventsHttp))
         await self._ended(self._answered())
 
     async def _ended(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work, unless its caller leaves, the server stops or the deadline passes before."""
+        """Do the work, unless its caller leaves or the deadline passes before."""
         loop, deadline = asyncio.get_running_loop(), self._call.deadline
         task = loop.create_task(work)
         try:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            await asyncio.wait((task, self._left, self._cut), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, self._left), timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not task.done():
                 task.cancel()
@@ -151,8 +126,6 @@ class _Exchange:
             task.result()
         elif self._left.done():
             raise CallerLeftError
-        elif self._cut.done():
-            raise StoppingError("the server stopped before the answer was there", retry_after=0.0)
         else:
             raise DeadlineError("the deadline passed before the answer was there")
 
@@ -219,15 +192,6 @@ class _Exchange:
             self._scope[CONNECTION].abort()
             raise CallerLeftError from None
 
-    async def _told(self, error: Exception) -> grpc.StatusCode:
-        """Tell the caller of an error; gives its code."""
-        failure = failure_of(error, self._call.identity)
-        if failure.code is grpc.StatusCode.INTERNAL:
-            log_failure(error, self._call.identity, self._method.name)
-        with suppress(CallerLeftError):
-            await self._send_failure(failure)
-        return failure.code
-
     async def _send_failure(self, failure: Failure) -> None:
         method = self._method
         if not self._has_begun:
@@ -237,15 +201,6 @@ class _Exchange:
             await self._pass(method.failed_event(failure), more=False)
         else:
             self._scope[CONNECTION].abort()
-
-    def _cut_short(self) -> None:
-        if not self._cut.done():
-            self._cut.set_result(None)
-
-    def _record(self, code: grpc.StatusCode) -> None:
-        """Count the call and write its line."""
-        seconds = time.monotonic() - self._started
-        record(self._calls.metrics, self._counted, self._method.name, self._call, code, seconds)
 
 
 def _as_bytes(part: bytes | Array) -> memoryview:

@@ -11,7 +11,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from limelight_bundle.errors import InputError, LimelightError, TooLargeError
 from limelight_service.errors import DeadlineError
-from limelight_service.frontend.transport.status import Status, status_of
+from limelight_service.frontend.status import Status
 
 # As the comments of google/rpc/code.proto have it.
 _HTTP = {
@@ -90,12 +90,8 @@ def body_at(path: str, failure: Failure) -> dict[str, Any]:
     return failure.plain_body() if path.startswith("/v2/") or path == "/v2" else {"error": failure.body()}
 
 
-def failure_of(error: Exception, identity: str) -> Failure:
-    """Give what a caller is told of an error; of one that nobody foresaw, only the request's id is told."""
-    return _failure(status_of(error, identity), next((code for kind, code in _OF_KIND if isinstance(error, kind)), 0))
-
-
-def _failure(status: Status, code: int) -> Failure:
+def failure_of(error: BaseException, status: Status) -> Failure:
+    """Give what a caller is told of an error whose status is known."""
     rich = status_pb2.Status.FromString(status.details)
     info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
     headers: dict[str, str] = {}
@@ -105,6 +101,7 @@ def _failure(status: Status, code: int) -> Failure:
             headers["retry-after"] = str(math.ceil(retry.retry_delay.ToTimedelta().total_seconds()))
     if status.code is grpc.StatusCode.UNAUTHENTICATED:
         headers["www-authenticate"] = "Bearer"
+    code = next((code for kind, code in _OF_KIND if isinstance(error, kind)), 0)
     code = code or _OF_REASON.get(info.reason, _HTTP[status.code])
     details = [json_format.MessageToDict(each) for each in rich.details]
     return Failure(code, status.code, status.message, details, headers)

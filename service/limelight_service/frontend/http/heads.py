@@ -15,7 +15,7 @@ from limelight_bundle.errors import InputError
 from limelight_service.errors import ForbiddenError
 from limelight_service.frontend.http.failures import HeadTooLargeError, VersionError, body_at, failure_of
 from limelight_service.frontend.http.methods import JSON
-from limelight_service.frontend.transport.status import REQUEST_ID_KEY
+from limelight_service.frontend.status import REQUEST_ID_KEY, status_of
 from limelight_service.observability.logs import request_id
 from limelight_service.platform.addresses import is_foreign, is_loopback
 from limelight_service.settings import Settings
@@ -106,7 +106,7 @@ def _take_authority(scope: MutableMapping[str, Any]) -> None:
 async def _refuse(scope: MutableMapping[str, Any], send: Any, error: InputError | ForbiddenError) -> None:
     """Tell why, and end the connection: where a request ends may be what is not known."""
     identity = request_id(Headers(scope=scope).get(REQUEST_ID_KEY))
-    failure = failure_of(error, identity)
+    failure = failure_of(error, status_of(error, identity))
     body = orjson.dumps(body_at(scope["path"], failure))
     headers = {REQUEST_ID_KEY: identity, "content-type": JSON, "content-length": str(len(body)), "connection": "close"}
     encoded = [(name.encode(), value.encode()) for name, value in headers.items()]

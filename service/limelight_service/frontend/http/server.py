@@ -26,7 +26,7 @@ from limelight_service.frontend.http.exchange import TIMEOUT_HEADER, HttpCalls
 from limelight_service.frontend.http.failures import Failure, body_at
 from limelight_service.frontend.http.heads import CheckedHeads
 from limelight_service.frontend.http.methods import INFERENCE_LENGTH_HEADER, JSON, JSON_LENGTH_HEADER, HttpMethod
-from limelight_service.frontend.transport.status import REQUEST_ID_KEY
+from limelight_service.frontend.status import REQUEST_ID_KEY
 from limelight_service.platform.addresses import address_of, check_free
 from limelight_service.platform.descriptors import room_for
 from limelight_service.security.access import Access

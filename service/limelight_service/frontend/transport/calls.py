@@ -1,4 +1,4 @@
-"""One call, from its arrival to its end: identity, deadline, metrics, log line, and the status of what goes wrong."""
+"""gRPC handlers of plain ones: how a call is read, answered, refused, and told of what went wrong."""
 
 import asyncio
 import itertools
@@ -13,9 +13,9 @@ from google.protobuf.message import Message
 
 from limelight_bundle.errors import LimelightError
 from limelight_service.admission.connections import ConnectionQueues
-from limelight_service.admission.drain import DrainGate, InFlightCall
-from limelight_service.errors import DeadlineError, QueueFullError, StoppingError
-from limelight_service.frontend.call import Call, Ending
+from limelight_service.errors import QueueFullError
+from limelight_service.frontend.lifecycle import CalledMethod, Lifecycle, RunningCall
+from limelight_service.frontend.status import REQUEST_ID_KEY, Status, status_of
 from limelight_service.frontend.transport.abort import abort
 from limelight_service.frontend.transport.methods import (
     DuplexMethod,
@@ -27,11 +27,7 @@ from limelight_service.frontend.transport.methods import (
 )
 from limelight_service.frontend.transport.reading import Reading
 from limelight_service.frontend.transport.response_sender import ResponseSender
-from limelight_service.frontend.transport.status import REQUEST_ID_KEY, Status, StatusError, status_of
-from limelight_service.observability.logs import log_failure, log_request, request_id
-from limelight_service.observability.metrics import MethodMetrics, Metrics
 from limelight_service.observability.observer import Rejection
-from limelight_service.observability.traces import Attribute, Trace, Tracer
 from limelight_service.security.caller import calling
 
 # gRPC cancels a call at its deadline by itself. A status that is sent then reaches nobody, and gRPC does not free what
@@ -48,21 +44,13 @@ class Calls:
     """
 
     def __init__(
-        self,
-        metrics: Metrics,
-        connections: ConnectionQueues,
-        reading: Reading,
-        sender: ResponseSender,
-        drain: DrainGate,
-        tracer: Tracer | None = None,
+        self, lifecycle: Lifecycle, connections: ConnectionQueues, reading: Reading, sender: ResponseSender
     ) -> None:
-        self._metrics = metrics
-        self._tracer = tracer
+        self._lifecycle = lifecycle
         self._connections = connections
         self._reading = reading
-        self._drain = drain
-        self._counted: dict[str, MethodMetrics] = {}  # by "service/method"
         self._sender = sender
+        self._methods: dict[str, CalledMethod] = {}  # by "service/method"
 
     def handlers(self, service: str, methods: Sequence[Method]) -> dict[str, grpc.RpcMethodHandler]:
         """Make the handler of each method of a service."""
@@ -80,24 +68,23 @@ class Calls:
         self, service: str, name: str, request_type: type[Message], handle: UnaryHandler
     ) -> grpc.RpcMethodHandler:
         """Make the handler of a method that answers once."""
-        counted = self._counters("unary", service, name)
+        method = self._declared("unary", service, name)
 
         async def answer(_: Any, context: Any) -> Message | bytes:
-            one = self._running(service, name, counted, context)
+            one = self._begun(method, context)
             try:
-                one.check_deadline()
-                one.enter(self._drain, stream=False)
+                one.running.enter(stream=False)
                 async with (
                     self._connections.admitted(context.peer()),
                     self._reading.request(request_type, context, one.fail) as request,
                 ):
-                    response = await handle(request, one.call)
+                    response = await handle(request, one.running.call)
                 await self._sender.turn(response)
             except BaseException as error:
                 await one.fail(error)
                 raise
-            one.end(grpc.StatusCode.OK)
-            one.call.when_sent(self._sender.watch(context))
+            one.running.end(grpc.StatusCode.OK)
+            one.running.call.when_sent(self._sender.watch(context))
             return response
 
         return grpc.stream_unary_rpc_method_handler(answer, response_serializer=serialised)
@@ -106,89 +93,85 @@ class Calls:
         self, service: str, name: str, request_type: type[Message], handle: StreamHandler
     ) -> grpc.RpcMethodHandler:
         """Make the handler of a method that answers with a stream."""
-        counted = self._counters("server_stream", service, name)
+        method = self._declared("server_stream", service, name)
 
         # Writes itself: a handler that yields is not there when its call is cut while gRPC waits for a slow reader.
         async def answer(_: Any, context: Any) -> None:
-            one = self._running(service, name, counted, context)
+            one = self._begun(method, context)
             try:
-                one.check_deadline()
-                one.enter(self._drain, stream=True)
+                one.running.enter(stream=True)
                 async with (
                     self._connections.admitted(context.peer()),
                     self._reading.request(request_type, context, one.fail) as request,
-                    aclosing(handle(request, one.call)) as responses,
+                    aclosing(handle(request, one.running.call)) as responses,
                 ):
                     async for response in responses:
                         await self._sender.write(context, response)
             except BaseException as error:
                 await one.fail(error)
                 raise
-            one.end(grpc.StatusCode.OK)
+            one.running.end(grpc.StatusCode.OK)
 
         return grpc.stream_stream_rpc_method_handler(answer, response_serializer=serialised)
 
-    def duplex(self, service: str, method: DuplexMethod) -> grpc.RpcMethodHandler:
+    def duplex(self, service: str, duplex: DuplexMethod) -> grpc.RpcMethodHandler:
         """Make the handler of a method whose caller sends requests on one stream; each is answered before the next is
         read.
         """
-        counted = self._counters("bidi_stream", service, method.name)
+        method = self._declared("bidi_stream", service, duplex.name)
 
         async def answer(_: Any, context: Any) -> None:
-            one = self._running(service, method.name, counted, context)
+            one = self._begun(method, context)
             try:
-                one.check_deadline()
-                inside = one.enter(self._drain, stream=True)
+                inside = one.running.enter(stream=True)
                 for number in itertools.count():
-                    with self._drain.idle(inside):
+                    with self._lifecycle.drain.idle(inside):
                         data = await self._reading.next_of_stream(context, one.fail)
                     if data is None:
                         break
                     async with self._connections.admitted(context.peer()):
-                        await self._answer_part(method, data, one.part(number), context)
+                        await self._answer_part(duplex, data, one.running.part(number), context)
                     del data
             except BaseException as error:
                 await one.fail(error)
                 raise
-            one.end(grpc.StatusCode.OK)
+            one.running.end(grpc.StatusCode.OK)
 
         return grpc.stream_stream_rpc_method_handler(answer, response_serializer=serialised)
 
-    async def _answer_part(self, method: DuplexMethod, data: bytes, call: Call, context: Any) -> None:
+    async def _answer_part(self, duplex: DuplexMethod, data: bytes, part: RunningCall, context: Any) -> None:
         """Answer one request of a stream, which goes on whatever comes of it; it has a line in the log of its own."""
-        started, code, request = time.monotonic(), grpc.StatusCode.OK, method.request()
+        code, request = grpc.StatusCode.OK, duplex.request()
         try:
             async with (
-                self._reading.held(method.request, data) as request,
-                aclosing(method.handle(request, call)) as responses,
+                self._reading.held(duplex.request, data) as request,
+                aclosing(duplex.handle(request, part.call)) as responses,
             ):
                 async for response in responses:
                     await self._sender.write(context, response)
-        except asyncio.CancelledError:
-            code = grpc.StatusCode.CANCELLED
-            raise
-        except Exception as error:
-            status = told_of(error, call.identity, method.name)
+        except BaseException as error:
+            status = part.status(error)
+            if status is None:
+                code = part.abandoned(error)
+                raise
             code = status.code
-            await self._sender.write(context, method.refuse(request, status))
+            await self._sender.write(context, duplex.refuse(request, status))
         finally:
-            log_call(method.name, call, code, time.monotonic() - started)
-            call.at_end.close()
+            part.end_part(code)
 
     def refusal(self, path: str, error: LimelightError) -> grpc.RpcMethodHandler:
         """Make the handler of a call that is refused whatever it sends, of which nothing is read.
 
         path: of its method, `service/method`; a call to one that was not made here is neither counted nor logged.
         """
-        counted = self._counted.get(path)
-        service, _, name = path.rpartition("/")
+        method = self._methods.get(path)
 
         async def answer(_: Any, context: Any) -> None:
-            if counted is None:
+            if method is None:
                 status = status_of(error, "")
                 await abort(context, status.code, status.message, status.trailing)
             else:
-                await self._running(service, name, counted, context).fail(error)
+                await self._begun(method, context).fail(error)
 
         return grpc.stream_stream_rpc_method_handler(answer)
 
@@ -197,28 +180,31 @@ class Calls:
 
         path: of its method, of any service; only calls to those made here are counted and logged. context: gRPC's.
         """
-        identity = _identity(context)
         error = QueueFullError("more calls arrive than can be taken up; try again later", retry_after=_RETRY_AFTER)
-        status = status_of(error, identity)
-        counted = self._counted.get(path.removeprefix("/"))
-        if counted is not None:
-            counted.begin()
-            self._metrics.rejected(Rejection.OVERLOAD, 1)
-            name = path.rpartition("/")[2]
-            record(self._metrics, counted, name, Call(identity, None, Ending()), status.code, 0.0)
-        return replace(status, trailing=((REQUEST_ID_KEY, identity), *status.trailing))
+        method = self._methods.get(path.removeprefix("/"))
+        if method is None:
+            return status_of(error, "")
+        running = self._lifecycle.begin(method, _sent_id(context))
+        status = status_of(error, running.call.identity)
+        self._lifecycle.metrics.rejected(Rejection.OVERLOAD, 1)
+        running.end(status.code)
+        return replace(status, trailing=((REQUEST_ID_KEY, running.call.identity), *status.trailing))
 
-    def _running(self, service: str, name: str, counted: MethodMetrics, context: Any) -> "_Running":
-        """Begin the bookkeeping of a call."""
-        trace = None
-        if self._tracer is not None:
-            trace = self._tracer.begin(service, name, context.invocation_metadata() or ())
-        return _Running(name, counted, context, self._metrics, trace)
+    def _begun(self, method: CalledMethod, context: Any) -> "_GrpcCall":
+        remaining = context.time_remaining()
+        deadline = None if remaining is None else time.monotonic() + remaining
+        metadata = context.invocation_metadata() or ()
+        running = self._lifecycle.begin(method, _sent_id(context), metadata, deadline=deadline, caller=calling.get())
+        # gRPC keeps what it calls at the end in a cycle with its own part of the call: so that is one thing, of which
+        # next to nothing is left by then.
+        at_end = running.call.at_end
+        context.add_done_callback(lambda _: at_end.close())
+        context.set_trailing_metadata(((REQUEST_ID_KEY, running.call.identity),))
+        return _GrpcCall(running, context)
 
-    def _counters(self, kind: str, service: str, name: str) -> MethodMetrics:
-        counted = self._metrics.methods(kind, service, [name])[name]
-        self._counted[f"{service}/{name}"] = counted
-        return counted
+    def _declared(self, kind: str, service: str, name: str) -> CalledMethod:
+        method = self._methods[f"{service}/{name}"] = self._lifecycle.method(kind, service, name)
+        return method
 
 
 def serialised(response: Message | bytes) -> bytes:
@@ -226,131 +212,34 @@ def serialised(response: Message | bytes) -> bytes:
     return response.SerializeToString() if isinstance(response, Message) else response
 
 
-def told_of(error: Exception, identity: str, method: str) -> Status:
-    """Give what a call is told of an error, and log one that nobody foresaw, unless that has been done elsewhere."""
-    status = status_of(error, identity)
-    if status.code is grpc.StatusCode.INTERNAL and not isinstance(error, StatusError):
-        log_failure(error, identity, method)
-    return status
+def _sent_id(context: Any) -> str | bytes | None:
+    """Find a caller's own id of its call."""
+    for key, value in context.invocation_metadata() or ():
+        if key == REQUEST_ID_KEY:
+            return value  # type: ignore[no-any-return]
+    return None
 
 
-def _identity(context: Any) -> str:
-    """Give a call's own name, which is its caller's where that fits."""
-    return request_id(
-        next((value for key, value in context.invocation_metadata() or () if key == REQUEST_ID_KEY), None)
-    )
+class _GrpcCall:
+    """A call that came by gRPC."""
 
+    __slots__ = ("_context", "running")
 
-def record(
-    metrics: Metrics, counted: MethodMetrics, method: str, call: Call, code: grpc.StatusCode, seconds: float
-) -> None:
-    """Count a call that is over, and write its line."""
-    trace = call.trace
-    counted.end(code.name, seconds, "" if trace is None else trace.identity)
-    if trace is not None:
-        attributes: dict[str, Attribute] = {"limelight.request_id": call.identity}
-        if call.model:
-            attributes |= {
-                "limelight.model": call.model,
-                "limelight.version": call.version,
-                "limelight.rows": call.rows,
-            }
-        trace.end(code.name, attributes)
-    if call.caller.name:
-        metrics.token_call(call.caller.name, code.name)
-    log_call(method, call, code, seconds)
-
-
-def log_call(method: str, call: Call, code: grpc.StatusCode, seconds: float) -> None:
-    """Write the line of a call that is over."""
-    log_request(
-        identity=call.identity,
-        token=call.caller.name,
-        method=method,
-        model=call.model,
-        version=call.version,
-        rows=call.rows,
-        code=code.name,
-        seconds=seconds,
-        durations=call.durations,
-    )
-
-
-class _Running:
-    """The bookkeeping of one call."""
-
-    def __init__(
-        self, method: str, counted: MethodMetrics, context: Any, metrics: Metrics, trace: Trace | None
-    ) -> None:
-        self._started = time.monotonic()
-        self._method = method
-        self._counted = counted
+    def __init__(self, running: RunningCall, context: Any) -> None:
+        self.running = running
         self._context = context
-        self._metrics = metrics
-        self._over = False
-        remaining = context.time_remaining()
-        deadline = None if remaining is None else self._started + remaining
-        # gRPC keeps what it calls at the end in a cycle with its own part of the call: so that is one thing, of which
-        # next to nothing is left by then.
-        at_end = Ending()
-        context.add_done_callback(lambda _: at_end.close())
-        self.call = Call(_identity(context), deadline, at_end, calling.get(), trace=trace)
-        context.set_trailing_metadata(((REQUEST_ID_KEY, self.call.identity),))
-        self._cut = False
-        counted.begin()
-
-    def part(self, number: int) -> Call:
-        """Give the call that one request of a stream is, by its number."""
-        call = self.call
-        return Call(f"{call.identity}/{number}", call.deadline, Ending(), call.caller, trace=call.trace)
-
-    def enter(self, drain: DrainGate, *, stream: bool) -> InFlightCall:
-        """Go in, until the answer is sent. Raises: StoppingError where the server stops."""
-        task = asyncio.current_task()
-        assert task is not None
-
-        def cut() -> None:
-            self._cut = True
-            task.cancel()
-
-        try:
-            inside = drain.enter(cut, stream=stream)
-        except StoppingError:
-            self._metrics.rejected(Rejection.STOPPING, 1)
-            raise
-        self.call.when_sent(lambda: drain.leave(inside))
-        return inside
-
-    def check_deadline(self) -> None:
-        """Raise DeadlineError where the deadline has passed before anything was done."""
-        if self._is_late():
-            self._metrics.rejected(Rejection.DEADLINE, 1)
-            raise DeadlineError("the deadline had passed when the call arrived")
 
     async def fail(self, error: BaseException) -> None:
         """End the call with the status of an error; returns where the call was cancelled, or stopped before."""
-        if self._over:
+        running = self.running
+        if running.is_over:
             return
-        if self._cut and isinstance(error, asyncio.CancelledError):
-            error = StoppingError("the server stopped before the answer was there", retry_after=0.0)
-        if isinstance(error, asyncio.CancelledError):
-            self.end(grpc.StatusCode.DEADLINE_EXCEEDED if self._is_late() else grpc.StatusCode.CANCELLED)
+        status = running.status(error)
+        if status is None:
+            running.end(running.abandoned(error))
             return
-        if not isinstance(error, Exception):
-            self.end(grpc.StatusCode.INTERNAL)
-            return
-        status = told_of(error, self.call.identity, self._method)
-        self.end(status.code)
-        if self._is_late():
+        running.end(status.code)
+        if running.is_late:
             await asyncio.sleep(_CANCELLED_BY_THEN)
-        trailing = (REQUEST_ID_KEY, self.call.identity), *status.trailing
+        trailing = (REQUEST_ID_KEY, running.call.identity), *status.trailing
         await abort(self._context, status.code, status.message, trailing)
-
-    def end(self, code: grpc.StatusCode) -> None:
-        """Count the call and write its line."""
-        self._over = True
-        seconds = time.monotonic() - self._started
-        record(self._metrics, self._counted, self._method, self.call, code, seconds)
-
-    def _is_late(self) -> bool:
-        return self.call.deadline is not None and self.call.deadline <= time.monotonic()

@@ -21,7 +21,7 @@ import grpc
 from grpc._cython import cygrpc
 
 from limelight_service.admission.uploads import RECEIVED
-from limelight_service.frontend.transport.status import Status
+from limelight_service.frontend.status import Status
 from limelight_service.observability.logs import describe
 
 logger = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from limelight_bundle.errors import InputError, LimelightError
 from limelight_service.admission.uploads import UploadLimiter, UploadSlots
+from limelight_service.frontend.status import status_of
 from limelight_service.frontend.transport.abort import abort
 from limelight_service.frontend.transport.health import Health
 from limelight_service.frontend.transport.response_sender import ResponseSender
-from limelight_service.frontend.transport.status import status_of
 
 HEALTH_SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 REFLECTION_SERVICE = reflection.SERVICE_NAME

@@ -8,9 +8,9 @@ from typing import Any
 import grpc
 
 from limelight_bundle.errors import LimelightError
+from limelight_service.frontend.status import Status
 from limelight_service.frontend.transport.concurrent_accept import ConcurrentAccept
 from limelight_service.frontend.transport.grpc_leak import free_failed
-from limelight_service.frontend.transport.status import Status
 from limelight_service.platform.addresses import address_of, check_free
 from limelight_service.platform.descriptors import room_for
 from limelight_service.security.access import Access

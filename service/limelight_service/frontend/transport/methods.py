@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from limelight_service.frontend.call import Call
-from limelight_service.frontend.transport.status import Status
+from limelight_service.frontend.status import Status
 
 # Handlers answer a message, or its bytes.
 UnaryHandler = Callable[[Any, Call], Awaitable[Message | bytes]]

@@ -1,0 +1,167 @@
+"""The one way of a call, whatever protocol it comes by: identity, drain, deadline, metrics, status, log line, trace."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import grpc
+
+from limelight_service.admission.drain import DrainGate, InFlightCall
+from limelight_service.errors import DeadlineError, StoppingError
+from limelight_service.frontend.call import Call, Ending
+from limelight_service.frontend.status import Status, StatusError, status_of
+from limelight_service.observability.logs import log_failure, log_request, request_id
+from limelight_service.observability.metrics import MethodMetrics, Metrics
+from limelight_service.observability.observer import Rejection
+from limelight_service.observability.traces import Attribute, Tracer
+from limelight_service.security.caller import ANYBODY, Caller
+
+
+@dataclass(frozen=True, slots=True)
+class CalledMethod:
+    """A method as calls of it are counted, logged and traced."""
+
+    service: str
+    name: str
+    counted: MethodMetrics
+
+
+class Lifecycle:
+    """Begins calls. For one event loop.
+
+    drain: lets them in. tracer: None where calls are not traced.
+    """
+
+    def __init__(self, metrics: Metrics, drain: DrainGate, tracer: Tracer | None = None) -> None:
+        self.metrics = metrics
+        self.drain = drain
+        self._tracer = tracer
+
+    def method(self, kind: str, service: str, name: str) -> CalledMethod:
+        """Declare a method, whose metrics are there from now on. kind: of `grpc_type`."""
+        return CalledMethod(service, name, self.metrics.methods(kind, service, [name])[name])
+
+    def begin(
+        self,
+        method: CalledMethod,
+        sent_id: str | bytes | None,
+        metadata: Iterable[tuple[str, str | bytes]] = (),
+        *,
+        deadline: float | None = None,
+        caller: Caller = ANYBODY,
+    ) -> "RunningCall":
+        """Begin the bookkeeping of a call that has arrived.
+
+        Args:
+            sent_id: the caller's own id of the call.
+            metadata: of the call, which may name a trace.
+            deadline: on the clock of `time.monotonic`; None without one.
+        """
+        method.counted.begin()
+        call = Call(request_id(sent_id), deadline, Ending(), caller)
+        if self._tracer is not None:
+            call.trace = self._tracer.begin(method.service, method.name, tuple(metadata))
+        return RunningCall(self, method, call)
+
+
+class RunningCall:
+    """The bookkeeping of one call. is_over: its end is counted. was_cut: the server stopped it."""
+
+    __slots__ = ("_lifecycle", "_started", "call", "is_over", "method", "was_cut")
+
+    def __init__(self, lifecycle: Lifecycle, method: CalledMethod, call: Call) -> None:
+        """Made by `Lifecycle.begin`."""
+        self._lifecycle = lifecycle
+        self._started = time.monotonic()
+        self.method = method
+        self.call = call
+        self.is_over = self.was_cut = False
+
+    @property
+    def is_late(self) -> bool:
+        """True once the deadline has passed."""
+        deadline = self.call.deadline
+        return deadline is not None and deadline <= time.monotonic()
+
+    def enter(self, *, stream: bool) -> InFlightCall:
+        """Go in, until the answer is sent; a stop of the server cancels the calling task at its end.
+
+        Raises: DeadlineError where the deadline has passed already; StoppingError where the server stops.
+        """
+        metrics, drain = self._lifecycle.metrics, self._lifecycle.drain
+        if self.is_late:
+            metrics.rejected(Rejection.DEADLINE, 1)
+            raise DeadlineError("the deadline had passed when the call arrived")
+        task = asyncio.current_task()
+        assert task is not None
+
+        def cut() -> None:
+            self.was_cut = True
+            task.cancel()
+
+        try:
+            inside = drain.enter(cut, stream=stream)
+        except StoppingError:
+            metrics.rejected(Rejection.STOPPING, 1)
+            raise
+        self.call.when_sent(lambda: drain.leave(inside))
+        return inside
+
+    def part(self, number: int) -> "RunningCall":
+        """Begin one request of a stream, by its number: a call with a line of its own, which is not counted."""
+        call = self.call
+        part = Call(f"{call.identity}/{number}", call.deadline, Ending(), call.caller, trace=call.trace)
+        return RunningCall(self._lifecycle, self.method, part)
+
+    def status(self, error: BaseException) -> Status | None:
+        """Give what the caller is told of an error, and log one that nobody foresaw; None where nobody listens."""
+        if isinstance(error, asyncio.CancelledError) and self.was_cut:
+            error = StoppingError("the server stopped before the answer was there", retry_after=0.0)
+        if not isinstance(error, Exception):
+            return None
+        status = status_of(error, self.call.identity)
+        if status.code is grpc.StatusCode.INTERNAL and not isinstance(error, StatusError):
+            log_failure(error, self.call.identity, self.method.name)
+        return status
+
+    def abandoned(self, error: BaseException) -> grpc.StatusCode:
+        """Give the code of a call that ended without anybody to tell."""
+        if not isinstance(error, asyncio.CancelledError):
+            return grpc.StatusCode.INTERNAL
+        return grpc.StatusCode.DEADLINE_EXCEEDED if self.is_late else grpc.StatusCode.CANCELLED
+
+    def end(self, code: grpc.StatusCode) -> None:
+        """Count the call and write its line."""
+        self.is_over = True
+        call, seconds = self.call, time.monotonic() - self._started
+        self.method.counted.end(code.name, seconds, "" if call.trace is None else call.trace.identity)
+        if call.trace is not None:
+            attributes: dict[str, Attribute] = {"limelight.request_id": call.identity}
+            if call.model:
+                attributes["limelight.model"] = call.model
+                attributes["limelight.version"] = call.version
+                attributes["limelight.rows"] = call.rows
+            call.trace.end(code.name, attributes)
+        if call.caller.name:
+            self._lifecycle.metrics.token_call(call.caller.name, code.name)
+        self._log(code, seconds)
+
+    def end_part(self, code: grpc.StatusCode) -> None:
+        """Write the line of a part, and release what it held."""
+        self._log(code, time.monotonic() - self._started)
+        self.call.at_end.close()
+
+    def _log(self, code: grpc.StatusCode, seconds: float) -> None:
+        call = self.call
+        log_request(
+            identity=call.identity,
+            token=call.caller.name,
+            method=self.method.name,
+            model=call.model,
+            version=call.version,
+            rows=call.rows,
+            code=code.name,
+            seconds=seconds,
+            durations=call.durations,
+        )

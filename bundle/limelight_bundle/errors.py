@@ -4,6 +4,25 @@ A message states what is wrong, where, and what to do. Messages reach callers: t
 names.
 """
 
+Path = tuple[str | int, ...]
+"""Where something is in a request, part by part: names of fields, indices of lists, keys of maps."""
+
+_MAPS = frozenset({"inputs", "parameters"})  # fields whose keys are written in brackets
+
+
+def path_text(path: Path) -> str:
+    """Write a path as limelight.v1 does: `instances[3].inputs["text"]`."""
+    text, before = "", None
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif before in _MAPS:
+            text += f'["{part}"]'
+        else:
+            text += f".{part}" if text else part
+        before = part
+    return text
+
 
 class LimelightError(Exception):
     """An error that somebody can act on."""
@@ -14,11 +33,17 @@ class LimelightError(Exception):
 
 
 class InputError(LimelightError):
-    """An invalid input; `field` is its path in the request, such as `instances[3].inputs["text"]`."""
+    """An invalid input. path: of what is wrong in the request; empty for the request itself."""
 
-    def __init__(self, field: str, message: str) -> None:
+    def __init__(self, path: Path | str, message: str) -> None:
+        """Make the error. path: or a name alone."""
         super().__init__(message)
-        self.field = field
+        self.path: Path = path if isinstance(path, tuple) else (path,) if path else ()
+
+    @property
+    def field(self) -> str:
+        """The path as limelight.v1 writes it."""
+        return path_text(self.path)
 
 
 class OutOfRangeError(InputError):

@@ -1,6 +1,7 @@
 """Conversion between protocol messages and values; detects every invalid tensor."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from limelight.base.tensors import DATA_TYPES
 from limelight.base.tensors import DTYPES as DTYPES
 from limelight.base.tensors import to_tensor as to_tensor
 from limelight.v1 import attention_pb2, values_pb2
-from limelight_bundle.errors import InputError
+from limelight_bundle.errors import InputError, Path
 from limelight_bundle.rows import Labels
 from limelight_bundle.values import Array, Audio, Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
 
@@ -27,35 +28,38 @@ def data_type_of(array: Array) -> values_pb2.DataType:
     return DATA_TYPES[array.dtype.newbyteorder("<")]  # type: ignore[no-any-return]
 
 
-def to_array(tensor: values_pb2.Tensor, field: str) -> Array:
+def to_array(tensor: values_pb2.Tensor, field: Path) -> Array:
     """Decode a tensor without a copy; the array is read-only.
 
     Raises:
         InputError: type, shape and data of `field` are inconsistent.
     """
-    dtype = DTYPES.get(tensor.data_type)
+    return array_of_bytes(tensor.data_type, tensor.shape, tensor.data, field)
+
+
+def array_of_bytes(data_type: int, sizes: Sequence[int], data: bytes, field: Path) -> Array:
+    """Decode the data of a tensor, as `to_array`."""
+    dtype = DTYPES.get(data_type)
     if dtype is None:
-        raise InputError(f"{field}.data_type", "is not a known data type; set one, such as FLOAT32")
-    shape = tuple(tensor.shape)
+        raise InputError((*field, "data_type"), "is not a known data type; set one, such as FLOAT32")
+    shape = tuple(sizes)
     if len(shape) > _MAX_AXES:
-        raise InputError(f"{field}.shape", f"has {len(shape)} axes; at most {_MAX_AXES} are allowed")
+        raise InputError((*field, "shape"), f"has {len(shape)} axes; at most {_MAX_AXES} are allowed")
     if shape and min(shape) < 0:
-        raise InputError(f"{field}.shape", f"has a negative size: {list(shape)}")
+        raise InputError((*field, "shape"), f"has a negative size: {list(shape)}")
     expected = math.prod(shape) * dtype.itemsize  # Python integers do not overflow
-    if expected != len(tensor.data):
-        name = data_type_name(tensor.data_type)
-        raise InputError(
-            f"{field}.data", f"has {len(tensor.data)} bytes; {name} of shape {list(shape)} needs {expected}"
-        )
-    if dtype == np.bool_ and (np.frombuffer(tensor.data, np.uint8) > 1).any():
-        raise InputError(f"{field}.data", "has a byte other than 0 and 1 for BOOL")
+    if expected != len(data):
+        name = data_type_name(data_type)
+        raise InputError((*field, "data"), f"has {len(data)} bytes; {name} of shape {list(shape)} needs {expected}")
+    if dtype == np.bool_ and (np.frombuffer(data, np.uint8) > 1).any():
+        raise InputError((*field, "data"), "has a byte other than 0 and 1 for BOOL")
     try:
-        return np.frombuffer(tensor.data, dtype=dtype).reshape(shape)
+        return np.frombuffer(data, dtype=dtype).reshape(shape)
     except ValueError as error:  # an axis of size 0 beside axes whose product overflows
-        raise InputError(f"{field}.shape", f"is too large: {list(shape)}") from error
+        raise InputError((*field, "shape"), f"is too large: {list(shape)}") from error
 
 
-def value_from_wire(value: values_pb2.Value, field: str) -> Value:
+def value_from_wire(value: values_pb2.Value, field: Path) -> Value:
     """Read a value from its message.
 
     Raises:
@@ -73,32 +77,32 @@ def value_from_wire(value: values_pb2.Value, field: str) -> Value:
     if kind == "image":
         return Image(value.image)
     if kind == "audio":
-        return _audio(value.audio, f"{field}.audio")
+        return _audio(value.audio, (*field, "audio"))
     if kind == "graph":
-        return _graph(value.graph, f"{field}.graph")
+        return _graph(value.graph, (*field, "graph"))
     if kind == "tensor":
-        return TensorValue(to_array(value.tensor, f"{field}.tensor"))
+        return TensorValue(to_array(value.tensor, (*field, "tensor")))
     raise InputError(field, "has no value; set one of text, document, pair, image, audio, graph, tensor")
 
 
-def _audio(audio: values_pb2.Audio, field: str) -> Audio:
+def _audio(audio: values_pb2.Audio, field: Path) -> Audio:
     content = audio.WhichOneof("content")
     if content is None:
         raise InputError(field, "has no content; set one of wav, samples")
     if content == "wav":
         return Audio(audio.wav)
-    samples = to_array(audio.samples.samples, f"{field}.samples.samples")
+    samples = to_array(audio.samples.samples, (*field, "samples", "samples"))
     if samples.dtype != np.float32 or samples.ndim != 1:
         raise InputError(
-            f"{field}.samples.samples",
+            (*field, "samples", "samples"),
             f"is {data_type_name(data_type_of(samples))} with {samples.ndim} axes; samples are FLOAT32 [sample], mono",
         )
     return Audio(samples, audio.samples.sample_rate)
 
 
-def _graph(graph: values_pb2.Graph, field: str) -> Graph:
-    features = to_array(graph.edge_features, f"{field}.edge_features") if graph.HasField("edge_features") else None
-    nodes, edges = to_array(graph.nodes, f"{field}.nodes"), to_array(graph.edges, f"{field}.edges")
+def _graph(graph: values_pb2.Graph, field: Path) -> Graph:
+    features = to_array(graph.edge_features, (*field, "edge_features")) if graph.HasField("edge_features") else None
+    nodes, edges = to_array(graph.nodes, (*field, "nodes")), to_array(graph.edges, (*field, "edges"))
     return Graph(nodes, edges, features, tuple(graph.node_names))
 
 
@@ -128,7 +132,7 @@ def value_to_wire(value: Value) -> values_pb2.Value:
     raise TypeError(f"{type(value).__name__} is no value of an input")
 
 
-def instance_from_wire(instance: values_pb2.Instance, field: str) -> Instance:
+def instance_from_wire(instance: values_pb2.Instance, field: Path) -> Instance:
     """Read every value of an instance; `field` is its path, such as `instances[3]`."""
     inputs = instance.inputs  # whose `items` costs several calls of Python
     return {name: value_from_wire(inputs[name], input_path(field, name)) for name in inputs}
@@ -139,9 +143,9 @@ def instance_to_wire(instance: Instance) -> values_pb2.Instance:
     return values_pb2.Instance(inputs={name: value_to_wire(value) for name, value in instance.items()})
 
 
-def input_path(field: str, name: str) -> str:
+def input_path(field: Path, name: str) -> Path:
     """Return the path of an input: `instances[3].inputs["text"]`."""
-    return f'{field}.inputs["{name}"]' if field else f'inputs["{name}"]'
+    return (*field, "inputs", name)
 
 
 def labels_to_wire(labels: Labels) -> attention_pb2.LabelSet:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from limelight_bundle.errors import InputError, LimelightError, OutOfRangeError, TooLargeError
+from limelight_bundle.errors import InputError, LimelightError, OutOfRangeError, Path, TooLargeError
 
 
 class ModelNotFoundError(LimelightError):
@@ -86,23 +86,23 @@ class ErrorRecord:
 
     kind: str
     message: str
-    field: str = ""
+    path: Path = ()
     retry_after: float = 0.0
 
 
 def record_of(error: LimelightError) -> ErrorRecord:
     """Write an error down."""
-    field = error.field if isinstance(error, InputError) else ""
+    path = error.path if isinstance(error, InputError) else ()
     retry_after = error.retry_after if isinstance(error, TryLaterError) else 0.0
     kind = next(each.__name__ for each in type(error).__mro__ if each.__name__ in _KINDS)
-    return ErrorRecord(kind, error.message, field, retry_after)
+    return ErrorRecord(kind, error.message, path, retry_after)
 
 
 def error_of(record: ErrorRecord) -> LimelightError:
     """Make the error that a record is of; of an unknown kind, an InferenceError."""
     kind = _KINDS.get(record.kind, InferenceError)
     if issubclass(kind, InputError):
-        return kind(record.field, record.message)
+        return kind(record.path, record.message)
     if issubclass(kind, TryLaterError):
         return kind(record.message, retry_after=record.retry_after)
     return kind(record.message)

@@ -19,7 +19,7 @@ WHOLE = SECONDS * RATE
 
 
 def row(audio: Audio, *, truncate: bool = False) -> Row:
-    return Preprocessor.from_parts(bundle(), {}).row({"audio": audio}, field="instances[0]", truncate=truncate)
+    return Preprocessor.from_parts(bundle(), {}).row({"audio": audio}, field=("instances", 0), truncate=truncate)
 
 
 def features(audio: Audio) -> Array:

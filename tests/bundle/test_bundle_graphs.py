@@ -138,7 +138,7 @@ I64 = np.int64
 )  # fmt: skip
 def test_a_graph_that_is_wrong(value: Graph, path: str, reason: str, kind: type[InputError]) -> None:
     with pytest.raises(kind, match=reason) as caught:
-        preprocessor().row({"graph": value}, field="instances[1]")
+        preprocessor().row({"graph": value}, field=("instances", 1))
     assert caught.value.field == f'instances[1].inputs["graph"]{".graph" if path else ""}{path}'
 
 

@@ -69,7 +69,7 @@ def file_of(picture: np.ndarray | Pillow.Image, kind: str = "PNG", **options: ob
 
 
 def read(made: bundle_pb2.Bundle, data: bytes) -> Row:
-    return Preprocessor.from_parts(made, {}).row({"image": Image(data)}, field="instances[0]")
+    return Preprocessor.from_parts(made, {}).row({"image": Image(data)}, field=("instances", 0))
 
 
 def row(made: bundle_pb2.Bundle, pixels: np.ndarray, kind: str = "PNG", **options: object) -> Row:
@@ -264,7 +264,7 @@ def test_every_kind_of_png_has_the_colours_of_its_specification(
         opacity = eight[..., -1] if colours in (4, 6) else np.full((6, 7), 255)
         if transparent:
             opacity = np.where((samples == samples[2, 3]).all(axis=2), 0, 255)
-    found, _ = decode_image(png(colours, depth, samples, **chunks), channels=channels, max_pixels=0, field="image")
+    found, _ = decode_image(png(colours, depth, samples, **chunks), channels=channels, max_pixels=0, field=("image",))
     expected = 255 - (255 - rgb) * opacity[..., np.newaxis] / 255
     if channels == 1:
         expected = expected @ [[0.299], [0.587], [0.114]]
@@ -329,7 +329,7 @@ def test_no_damage_raises_anything_but_an_input_error(data: bytes, changes: list
     for place, value in changes:
         broken[place % len(broken)] = value
     try:
-        made, size = decode_image(bytes(broken), channels=3, max_pixels=10_000, field="x")
+        made, size = decode_image(bytes(broken), channels=3, max_pixels=10_000, field=("x",))
     except InputError as error:
         assert error.field == "x"
     else:

@@ -86,7 +86,7 @@ def refused(
     bundle: bundle_pb2.Bundle, instance: Instance, path: str, reason: str, kind: type[InputError] = InputError
 ) -> None:
     with pytest.raises(kind, match=reason) as caught:
-        preprocessor(bundle).row(instance, field="instances[2]")
+        preprocessor(bundle).row(instance, field=("instances", 2))
     assert caught.value.field == f"instances[2].{path}"
 
 

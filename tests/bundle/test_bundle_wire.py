@@ -103,7 +103,7 @@ VALUES = st.one_of(
 @given(st.dictionaries(st.text(), VALUES, max_size=4))
 def test_an_instance_comes_back(instance: Instance) -> None:
     message = values_pb2.Instance.FromString(instance_to_wire(instance).SerializeToString())
-    assert instance_from_wire(message, "instances[0]") == instance
+    assert instance_from_wire(message, ("instances", 0)) == instance
 
 
 def test_a_tensor_value_comes_back() -> None:
@@ -150,7 +150,7 @@ def test_a_document_is_text_or_sentences() -> None:
 )
 def test_a_value_that_is_wrong(value: values_pb2.Value, path: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason) as caught:
-        instance_from_wire(values_pb2.Instance(inputs={"x": value}), "instances[3]")
+        instance_from_wire(values_pb2.Instance(inputs={"x": value}), ("instances", 3))
     assert caught.value.field == path
 
 

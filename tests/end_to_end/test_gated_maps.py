@@ -79,7 +79,7 @@ def test_a_row_is_answered_the_same_alone_padded_gated_and_by_parts(
     model: Model, preprocessor: Preprocessor, batch: list[int], data: st.DataObject
 ) -> None:
     rows = tuple(
-        preprocessor.row({"text": tiny.Text(words(count, seed))}, field="") for seed, count in enumerate(batch)
+        preprocessor.row({"text": tiny.Text(words(count, seed))}, field=()) for seed, count in enumerate(batch)
     )
     heads = st.none() | st.sets(st.integers(0, HEADS - 1), min_size=1).map(lambda each: np.array(sorted(each)))
     parts = []
@@ -104,7 +104,7 @@ def test_a_row_is_answered_the_same_alone_padded_gated_and_by_parts(
 
 
 def test_a_row_of_a_long_text_is_computed_alone(model: Model, preprocessor: Preprocessor) -> None:
-    row = preprocessor.row({"text": tiny.Text(words(330))}, field="")
+    row = preprocessor.row({"text": tiny.Text(words(330))}, field=())
     part = MapPart(np.array([1, 3]), np.array([0, 329]))
     (answer,) = run_together(model, Query((row,), weights_of(MAPS[0]), parts=({(MAPS[0], 1): part},)))
     assert answer.maps[MAPS[0], 1].weights.shape == (2, 2, 330)
@@ -114,7 +114,7 @@ def test_rows_with_the_same_maps_share_a_batch_and_long_ones_with_others_do_not(
     model: Model, preprocessor: Preprocessor
 ) -> None:
     def group(count: int, *maps: str) -> object:
-        row = preprocessor.row({"text": tiny.Text(words(count))}, field="")
+        row = preprocessor.row({"text": tiny.Text(words(count))}, field=())
         return model.runner.group(row, weights_of(*maps), {})
 
     assert group(5) == group(7, MAPS[0])

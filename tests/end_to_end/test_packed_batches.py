@@ -55,7 +55,7 @@ def preprocessor(folder: BundleFolder) -> Preprocessor:
 def query(preprocessor: Preprocessor, *counts: int) -> Query:
     """Ask about texts of so many words, without maps."""
     texts = [" ".join(np.random.default_rng(count).choice(tiny.WORDS[:-1], count)) for count in counts]
-    return Query(tuple(preprocessor.row({"text": tiny.Text(each)}, field="") for each in texts))
+    return Query(tuple(preprocessor.row({"text": tiny.Text(each)}, field=()) for each in texts))
 
 
 def assert_same(found: Answer, alone: Answer) -> None:

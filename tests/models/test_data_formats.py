@@ -176,7 +176,7 @@ def test_idx_images_come_back_pixel_by_pixel(tmp_path: Path) -> None:
     assert (len(made.train), len(made.dev), len(made.test), made.labels) == (27, 3, 6, ("0", "1", "2"))
     image = made.test[4].instance["image"]
     assert isinstance(image, Image)
-    decoded, size = decode_image(image.data, channels=1, max_pixels=0, field="")
+    decoded, size = decode_image(image.data, channels=1, max_pixels=0, field=())
     assert size == (5, 4)
     assert np.array_equal(decoded[:, :, 0], pixels[4])
     assert len(folder.load(tmp_path / "t10k-images-idx3-ubyte", folder.IMAGES).train) == 4

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from limelight.v1 import attention_pb2, values_pb2
-from limelight_bundle.errors import BundleError, InputError, OutOfRangeError
+from limelight_bundle.errors import BundleError, InputError, OutOfRangeError, Path
 from limelight_bundle.preprocess.step_types import (
     DataFormat,
     DataKind,
@@ -75,28 +75,28 @@ class ReadGraph(Step):
                 names that differs from the number of nodes.
             OutOfRangeError: an edge to a node that does not exist.
         """
-        field = f"{options.field}.graph"
-        check_tensor(value.nodes, self.nodes.description, f"{field}.nodes")
+        field = (*options.field, "graph")
+        check_tensor(value.nodes, self.nodes.description, (*field, "nodes"))
         count = len(value.nodes)
         if value.names and len(value.names) != count:
-            raise InputError(f"{field}.node_names", f"has {len(value.names)} names; the graph has {count} nodes")
-        _check_shape(value.edges, f"{field}.edges")
-        _check_edges(value.edges[0], value.edges[1], count, f"{field}.edges.data")
+            raise InputError((*field, "node_names"), f"has {len(value.names)} names; the graph has {count} nodes")
+        _check_shape(value.edges, (*field, "edges"))
+        _check_edges(value.edges[0], value.edges[1], count, (*field, "edges", "data"))
         sources, targets = self._add_edges(value.edges, count)
         most = self.sources.description.dimensions[0].maximum
         if most and len(sources) > most:
             added = "" if len(sources) == value.edges.shape[1] else ", with those that the model adds"
-            raise InputError(f"{field}.edges.shape", f"has {len(sources)} edges{added}; at most {most} are allowed")
+            raise InputError((*field, "edges", "shape"), f"has {len(sources)} edges{added}; at most {most} are allowed")
         tensors: dict[str, Array] = {
             self.nodes.name: value.nodes,
             self.sources.name: sources,
             self.targets.name: targets,
         }
         if self.edge_features is not None:
-            features = self._features(value.edge_features, len(sources), f"{field}.edge_features")
+            features = self._features(value.edge_features, len(sources), (*field, "edge_features"))
             tensors[self.edge_features.name] = features
         elif value.edge_features is not None:
-            raise InputError(f"{field}.edge_features", "are not used by the model; remove them")
+            raise InputError((*field, "edge_features"), "are not used by the model; remove them")
         sizes = {
             dimension.name: size
             for name, array in tensors.items()
@@ -108,9 +108,9 @@ class ReadGraph(Step):
         """Check edges that were sent as tensors. Nodes get no names."""
         sources, targets = tensors[self.sources.name], tensors[self.targets.name]
         count = len(tensors[self.nodes.name])
-        _check_ends(sources, count, f"{input_path(options.field, self.sources.name)}.tensor.data")
-        _check_ends(targets, count, f"{input_path(options.field, self.targets.name)}.tensor.data")
-        _check_twice(sources, targets, count, f"{input_path(options.field, self.targets.name)}.tensor.data")
+        _check_ends(sources, count, (*input_path(options.field, self.sources.name), "tensor", "data"))
+        _check_ends(targets, count, (*input_path(options.field, self.targets.name), "tensor", "data"))
+        _check_twice(sources, targets, count, (*input_path(options.field, self.targets.name), "tensor", "data"))
         return self._labels(count, ())
 
     def _add_edges(self, edges: Array, count: int) -> tuple[Array, Array]:
@@ -126,13 +126,13 @@ class ReadGraph(Step):
             edges = np.concatenate([edges, np.stack([without_loop, without_loop])], axis=1)
         return np.ascontiguousarray(edges[0]), np.ascontiguousarray(edges[1])
 
-    def _features(self, features: Array | None, edges: int, field: str) -> Array:
+    def _features(self, features: Array | None, edges: int, field: Path) -> Array:
         assert self.edge_features is not None
         if features is None:
             raise InputError(field, "are missing; the model needs edge features")
         check_tensor(features, self.edge_features.description, field, may_be_empty=True)
         if len(features) != edges:
-            raise InputError(f"{field}.shape", f"has {len(features)} rows; the graph has {edges} edges")
+            raise InputError((*field, "shape"), f"has {len(features)} rows; the graph has {edges} edges")
         return features
 
     def _labels(self, count: int, names: Sequence[str]) -> dict[str, Labels]:
@@ -143,20 +143,20 @@ class ReadGraph(Step):
         }
 
 
-def _check_shape(edges: Array, field: str) -> None:
+def _check_shape(edges: Array, field: Path) -> None:
     if edges.dtype != np.int64:
-        raise InputError(f"{field}.data_type", "is not INT64")
+        raise InputError((*field, "data_type"), "is not INT64")
     if edges.ndim != 2 or edges.shape[0] != 2:
-        raise InputError(f"{field}.shape", f"is {list(edges.shape)}; expected [2, edge], sources above targets")
+        raise InputError((*field, "shape"), f"is {list(edges.shape)}; expected [2, edge], sources above targets")
 
 
-def _check_edges(sources: Array, targets: Array, count: int, field: str) -> None:
+def _check_edges(sources: Array, targets: Array, count: int, field: Path) -> None:
     for row, ends in enumerate((sources, targets)):
         _check_ends(ends, count, field, row)
     _check_twice(sources, targets, count, field)
 
 
-def _check_ends(ends: Array, count: int, field: str, row: int | None = None) -> None:
+def _check_ends(ends: Array, count: int, field: Path, row: int | None = None) -> None:
     outside = (ends < 0) | (ends >= count)
     if outside.any():
         place = int(np.argmax(outside))
@@ -164,7 +164,7 @@ def _check_ends(ends: Array, count: int, field: str, row: int | None = None) -> 
         raise OutOfRangeError(field, f"has {int(ends[place])} at {where}; nodes are 0 to {count - 1}")
 
 
-def _check_twice(sources: Array, targets: Array, count: int, field: str) -> None:
+def _check_twice(sources: Array, targets: Array, count: int, field: Path) -> None:
     numbers = sources * count + targets
     order = np.argsort(numbers, kind="stable")  # unlike NumPy's set functions, argsort releases the interpreter's lock
     repeated = order[1:][numbers[order[1:]] == numbers[order[:-1]]]

@@ -13,7 +13,7 @@ from PIL import BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin,
 from PIL import Image as Pillow
 from PIL.ImageFile import ImageFile
 
-from limelight_bundle.errors import InputError, TooLargeError
+from limelight_bundle.errors import InputError, Path, TooLargeError
 from limelight_bundle.values import Array
 
 # Format name, test of the first bytes, and reader.
@@ -41,7 +41,7 @@ _COLOURS_OF_16_BITS = "RGB;16B"
 
 
 def decode_image(
-    data: bytes, *, channels: int, max_pixels: int, field: str, target_size: tuple[int, int] | None = None
+    data: bytes, *, channels: int, max_pixels: int, field: Path, target_size: tuple[int, int] | None = None
 ) -> tuple[Array, tuple[int, int]]:
     """Decode an image file to uint8 [row, column, channel], on white, with its EXIF orientation applied.
 
@@ -74,7 +74,7 @@ def decode_image(
     return np.asarray(converted, dtype=np.uint8).reshape(converted.height, converted.width, channels), (rows, columns)
 
 
-def _open(data: bytes, max_pixels: int, field: str) -> ImageFile:
+def _open(data: bytes, max_pixels: int, field: Path) -> ImageFile:
     """Read the header. A WebP header is parsed here, since Pillow's decoder allocates pixels on creation."""
     for name, begins, read in _FORMATS:
         if begins(data):
@@ -86,7 +86,7 @@ def _open(data: bytes, max_pixels: int, field: str) -> ImageFile:
     raise ValueError("of no known format")
 
 
-def _check_size(size: tuple[int, int], max_pixels: int, field: str) -> None:
+def _check_size(size: tuple[int, int], max_pixels: int, field: Path) -> None:
     width, height = size
     if max_pixels and width * height > max_pixels:
         raise TooLargeError(field, f"is {width} x {height} pixels; at most {max_pixels} in all are allowed")

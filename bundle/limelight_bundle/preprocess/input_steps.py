@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from limelight.v1 import model_pb2
-from limelight_bundle.errors import BundleError, InputError
+from limelight_bundle.errors import BundleError, InputError, Path
 from limelight_bundle.preprocess.audio_steps import DecodeAudio, LogMel
 from limelight_bundle.preprocess.graph_steps import ReadGraph
 from limelight_bundle.preprocess.image_steps import CropImage, DecodeImage, NormaliseImage, ResizeImage
@@ -90,7 +90,7 @@ class InputSteps:
         """True if one of its tensors has the name of the input."""
         return self.description.name in self.context.tensors
 
-    def run(self, value: Value, *, field: str, truncate: bool) -> PreprocessedInput:
+    def run(self, value: Value, *, field: Path, truncate: bool) -> PreprocessedInput:
         """Convert a value. Raises InputError if it is of another kind, empty, or too large."""
         _, values = _INPUTS[self.description.kind]
         if not isinstance(value, values):
@@ -107,7 +107,7 @@ class InputSteps:
                 tensors[bound.mask] = np.ones(tensors[name].shape, dtype=np.bool_)
         return replace(prepared, tensors=tensors)
 
-    def check_sent_tensors(self, values: Mapping[str, Value], *, field: str) -> PreprocessedInput:
+    def check_sent_tensors(self, values: Mapping[str, Value], *, field: Path) -> PreprocessedInput:
         """Check the tensors of the input that a caller sent. field: path of the instance.
 
         Raises:
@@ -122,15 +122,15 @@ class InputSteps:
                 raise InputError(path, "is missing; send all tensors of an input or none")
             if not isinstance(value, TensorValue):
                 raise InputError(path, "must be a tensor")
-            check_tensor(value.array, bound.description, f"{path}.tensor", may_be_empty=name in self._may_be_empty)
+            check_tensor(value.array, bound.description, (*path, "tensor"), may_be_empty=name in self._may_be_empty)
             tensors[name] = value.array
             for dimension, size in zip(bound.description.dimensions, value.array.shape, strict=True):
                 if sizes.setdefault(dimension.name, size) != size:
                     other = sizes[dimension.name]
                     raise InputError(
-                        f"{path}.tensor.shape", f"has {size} for {dimension.name} where another tensor has {other}"
+                        (*path, "tensor", "shape"), f"has {size} for {dimension.name} where another tensor has {other}"
                     )
-            real = real_places(value.array, bound.description, f"{path}.tensor")
+            real = real_places(value.array, bound.description, (*path, "tensor"))
             if bound.mask:
                 masks[bound.mask] = real
         labels = self._count_labels(tensors)
@@ -199,27 +199,27 @@ def _check_label_sets(context: StepContext) -> None:
                 )
 
 
-def _check_limits(value: Value, limits: model_pb2.Limits, field: str) -> None:
+def _check_limits(value: Value, limits: model_pb2.Limits, field: Path) -> None:
     """Refuse texts that are empty or too long before any work; images and recordings are checked by their header."""
     match value:
         case Text(text):
             _check_text(text, limits, field)
         case Pair(first, second):
-            _check_text(first, limits, f"{field}.first")
-            _check_text(second, limits, f"{field}.second")
+            _check_text(first, limits, (*field, "first"))
+            _check_text(second, limits, (*field, "second"))
         case Sentences(texts):
             _check_length(sum(len(text) for text in texts), limits, field)
             if not texts:
                 raise InputError(field, "is empty")
 
 
-def _check_text(text: str, limits: model_pb2.Limits, field: str) -> None:
+def _check_text(text: str, limits: model_pb2.Limits, field: Path) -> None:
     _check_length(len(text), limits, field)
     if not text.strip():
         raise InputError(field, "is empty")
 
 
-def _check_length(length: int, limits: model_pb2.Limits, field: str) -> None:
+def _check_length(length: int, limits: model_pb2.Limits, field: Path) -> None:
     most = limits.max_characters
     if most and length > most:
         raise InputError(field, f"has {length} characters; at most {most} are allowed, even with truncate")

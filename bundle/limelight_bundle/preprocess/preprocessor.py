@@ -7,7 +7,7 @@ import numpy as np
 
 from limelight.base.suggestions import similar
 from limelight.v1 import attention_pb2, model_pb2
-from limelight_bundle.errors import BundleError, InputError, OutOfRangeError
+from limelight_bundle.errors import BundleError, InputError, OutOfRangeError, Path
 from limelight_bundle.label_sets import fixed_labels
 from limelight_bundle.preprocess.input_steps import InputSteps
 from limelight_bundle.preprocess.step_types import PreprocessedInput, StepContext
@@ -98,7 +98,7 @@ class Preprocessor:
             for each in bundle.description.inputs
         }
 
-    def row(self, instance: Instance, *, field: str = "", truncate: bool = False) -> Row:
+    def row(self, instance: Instance, *, field: Path = (), truncate: bool = False) -> Row:
         """Check and convert one instance; `field` is its path in the request, such as `instances[3]`.
 
         Raises:
@@ -118,7 +118,7 @@ class Preprocessor:
                 raise InputError(input_path(field, name), f"is missing; the model takes {self._expected()}")
         return self._merge(prepared, field)
 
-    def _check_names(self, instance: Instance, field: str) -> None:
+    def _check_names(self, instance: Instance, field: Path) -> None:
         for name in instance:
             if name not in self._names:
                 takes = f"{self._expected()}{similar(name, sorted(self._names))}"
@@ -137,7 +137,7 @@ class Preprocessor:
             for name, steps in self._inputs.items()
         )
 
-    def _merge(self, prepared: list[PreprocessedInput], field: str) -> Row:
+    def _merge(self, prepared: list[PreprocessedInput], field: Path) -> Row:
         tensors: dict[str, Array] = {}
         sizes: dict[str, int] = {}
         labels: dict[str, Labels] = dict(self._fixed_labels)
@@ -158,7 +158,7 @@ def _lower(own: int, bound: int) -> int:
 
 
 def _check_indices(
-    tensors: Mapping[str, Array], bound: Iterable[BoundTensor], sizes: Mapping[str, int], field: str
+    tensors: Mapping[str, Array], bound: Iterable[BoundTensor], sizes: Mapping[str, int], field: Path
 ) -> None:
     """Check that indices refer to entries of their own instance."""
     for each in bound:
@@ -168,6 +168,6 @@ def _check_indices(
             if outside.any():
                 place = [int(index) for index in np.argwhere(outside)[0]]
                 raise OutOfRangeError(
-                    f"{input_path(field, each.name)}.tensor.data",
+                    (*input_path(field, each.name), "tensor", "data"),
                     f"has {int(array[tuple(place)])} at {place}; there are {count} for {each.indexes}",
                 )

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, ClassVar, Self
 
 from limelight.v1 import attention_pb2, model_pb2
-from limelight_bundle.errors import BundleError
+from limelight_bundle.errors import BundleError, Path
 from limelight_bundle.rows import BoundTensor, Labels
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
@@ -68,7 +68,7 @@ class SentenceStream:
     """
 
     found: Iterator[Sentence]
-    field: Callable[[int], str] | None = None
+    field: Callable[[int], Path] | None = None
     count: int = 0
 
 
@@ -103,7 +103,7 @@ class PreprocessedInput:
 class RunOptions:
     """Options of a run beside the data. field: the input's path in the request."""
 
-    field: str
+    field: Path
     truncate: bool
 
 

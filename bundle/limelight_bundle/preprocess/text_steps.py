@@ -3,14 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import count, islice
 from typing import ClassVar, Self
 
 import numpy as np
 
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
-from limelight_bundle.errors import BundleError, InputError
+from limelight_bundle.errors import BundleError, InputError, Path
 from limelight_bundle.label_columns import LazyColumn
 from limelight_bundle.preprocess.step_types import (
     DataFormat,
@@ -45,7 +44,10 @@ class Split(Step):
     def run(self, value: Text | Sentences, options: RunOptions) -> SentenceStream:
         """Split a text, or pass on sent parts. Raises InputError for an empty part."""
         if isinstance(value, Sentences):
-            field = partial("{}.sentences.texts[{}]".format, options.field)
+
+            def field(number: int) -> Path:
+                return (*options.field, "sentences", "texts", number)
+
             empty = next((number for number, text in enumerate(value.texts) if not text or text.isspace()), None)
             if empty is not None:
                 raise InputError(field(empty), "is empty")
@@ -171,7 +173,7 @@ class Tokenize(Step):
             case Pair(first, second) if len(self.bound) == 2:
                 encoded, paths = (
                     self.encoder.encode([first, second]),
-                    [f"{options.field}.first", f"{options.field}.second"],
+                    [(*options.field, "first"), (*options.field, "second")],
                 )
                 inputs = [(f"{name}.first",), (f"{name}.second",)]
             case Pair(first, second):
@@ -348,6 +350,6 @@ class Tokenize(Step):
         return [each for each in self.context.label_sets if each.tensor == bound.name]
 
 
-def _check(encoded: Encoded, path: str, truncate: bool) -> None:
+def _check(encoded: Encoded, path: Path, truncate: bool) -> None:
     if encoded.truncated and not truncate:
         raise InputError(path, f"has more than {len(encoded.ids)} tokens; shorten it or set truncate")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from limelight_bundle.errors import InputError
+from limelight_bundle.errors import InputError, Path
 from limelight_bundle.values import Array
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
@@ -43,7 +43,7 @@ class WavFile:
         return (taken / self._largest).astype(np.float32)
 
 
-def read_wav(data: bytes, field: str) -> WavFile:
+def read_wav(data: bytes, field: Path) -> WavFile:
     """Read the header of a WAV file; nothing is decoded.
 
     Raises:
@@ -62,7 +62,7 @@ def read_wav(data: bytes, field: str) -> WavFile:
     raise InputError(field, f"is a WAV file without {'samples' if stated else 'a format'}; it is cut off")
 
 
-def _chunks(data: memoryview, field: str) -> Iterator[tuple[bytes, memoryview, int]]:
+def _chunks(data: memoryview, field: Path) -> Iterator[tuple[bytes, memoryview, int]]:
     """Yield the name, the content and the stated size of each chunk."""
     place = 12
     while place < len(data):
@@ -73,7 +73,7 @@ def _chunks(data: memoryview, field: str) -> Iterator[tuple[bytes, memoryview, i
         place += 8 + size + size % 2
 
 
-def _read_format(content: memoryview, field: str) -> tuple[int, int, int, int]:
+def _read_format(content: memoryview, field: Path) -> tuple[int, int, int, int]:
     """Return format, channels, sample rate and bits of a sample."""
     if len(content) < _FORMAT_SIZE:
         raise InputError(field, "is a WAV file that is cut off within its header")
@@ -83,7 +83,7 @@ def _read_format(content: memoryview, field: str) -> tuple[int, int, int, int]:
     return kind, channels, rate, bits
 
 
-def _of_data(content: memoryview, size: int, stated: tuple[int, int, int, int], field: str) -> WavFile:
+def _of_data(content: memoryview, size: int, stated: tuple[int, int, int, int], field: Path) -> WavFile:
     kind, channels, rate, bits = stated
     if channels != 1:
         raise InputError(field, f"has {channels} channels; one is taken, so mix them first")

@@ -28,7 +28,7 @@ def example_rows(card: Card, examples: Sequence[Instance]) -> list[Row]:
     rows = []
     for number, example in enumerate(examples):
         try:
-            rows.append(preprocessor.row(example, field=f"examples[{number}]"))
+            rows.append(preprocessor.row(example, field=("examples", number)))
         except InputError as error:
             raise ExportError(f"{error.field} {error.message}") from error
         if card.generation is not None and card.generation.target_tensor in rows[-1].tensors:

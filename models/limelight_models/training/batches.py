@@ -107,7 +107,7 @@ class Batches:
     def _read(self, index: int) -> _Read:
         """Preprocess an example; a too long one is cut."""
         try:
-            row = self._preprocessor.row(self.examples[index].instance, field=f"example {index}: ", truncate=True)
+            row = self._preprocessor.row(self.examples[index].instance, field=(f"example {index}: ",), truncate=True)
         except InputError as error:
             raise DataError(f"{error.field} {error.message}") from error
         target = self._task.place(self._target(self.examples[index]), row)

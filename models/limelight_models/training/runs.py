@@ -174,10 +174,10 @@ def _value_from_json(content: Mapping[str, Any]) -> Value:
     if "pair" in content:
         return Pair(*content["pair"])
     if "graph" in content:
-        return value_from_wire(values_pb2.Value(graph=json_format.ParseDict(content["graph"], values_pb2.Graph())), "")
+        return value_from_wire(values_pb2.Value(graph=json_format.ParseDict(content["graph"], values_pb2.Graph())), ())
     if "tensor" in content:
         sent = json_format.ParseDict(content["tensor"], values_pb2.Tensor())
-        return value_from_wire(values_pb2.Value(tensor=sent), "")
+        return value_from_wire(values_pb2.Value(tensor=sent), ())
     return Image(base64.b64decode(content["image"]))
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from limelight_bundle.errors import InputError
+from limelight_bundle.errors import InputError, Path
 from limelight_bundle.rows import Labels
 from limelight_service.attention.options import Group, Grouping, Span
 from limelight_service.attention.select import IndexList, resolve
@@ -71,10 +71,11 @@ class AxisGroups:
         groups: list[Indices] = []
         named = 0
         for place, group in enumerate(self.grouping.groups):
-            groups.append(axis.members(group, f"{field}.groups[{place}]"))
+            groups.append(axis.members(group, (*field, "groups", place)))
             named += len(groups[-1])
             if named > most:
-                raise InputError(f"{field}.groups", f"name more than {most} entries in all; name fewer, or fewer times")
+                many = f"name more than {most} entries in all; name fewer, or fewer times"
+                raise InputError((*field, "groups"), many)
         return Members(tuple(groups), own.size)
 
 
@@ -109,20 +110,20 @@ class _Axis:
             ordinary[: len(self._labels.grid.leading)] = False
         return ordinary
 
-    def members(self, group: Group, field: str) -> Indices:
+    def members(self, group: Group, field: Path) -> Indices:
         """Give the entries of a group, ascending."""
         member = np.zeros(self._labels.size, dtype=bool)
         if group.indices:
-            member[resolve(IndexList(f"{field}.indices", group.indices), self._labels.size, self._labels.name)] = True
+            member[resolve(IndexList((*field, "indices"), group.indices), self._labels.size, self._labels.name)] = True
         for place, (start, end) in enumerate(group.ranges):
-            member[self._range(start, end, f"{field}.ranges[{place}]")] = True
+            member[self._range(start, end, (*field, "ranges", place))] = True
         for place, span in enumerate(group.spans):
-            member |= self._span(span, f"{field}.spans[{place}]")
+            member |= self._span(span, (*field, "spans", place))
         for place, name in enumerate(group.inputs):
-            member |= self._input(name, f"{field}.inputs[{place}]")
+            member |= self._input(name, (*field, "inputs", place))
         return np.flatnonzero(member)
 
-    def _range(self, start: int, end: int, field: str) -> slice:
+    def _range(self, start: int, end: int, field: Path) -> slice:
         size = self._labels.size
         first = start + size if start < 0 else start
         last = end + size if end <= 0 else end
@@ -130,7 +131,7 @@ class _Axis:
             raise InputError(field, f"is from {start} to {end}, which are no entries; there are {self._what}")
         return slice(first, last)
 
-    def _span(self, span: Span, field: str) -> npt.NDArray[np.bool_]:
+    def _span(self, span: Span, field: Path) -> npt.NDArray[np.bool_]:
         if not len(self._labels.starts) or not self._labels.inputs:
             raise InputError(
                 field, f"is of a text, and {self._labels.name} have no places in one; use indices or ranges"
@@ -138,12 +139,12 @@ class _Axis:
         if not 0 <= span.start < span.end:
             raise InputError(field, f"is from {span.start} to {span.end}, which is no part of a text")
         member = (self._starts < span.end) & (self._ends > span.start) & (self._ends > self._starts)
-        member &= self._in_part(span.part, f"{field}.part") & self._in_sentence(span.sentence, f"{field}.sentence")
+        member &= self._in_part(span.part, (*field, "part")) & self._in_sentence(span.sentence, (*field, "sentence"))
         if not member.any():
             raise InputError(field, f"is from {span.start} to {span.end}, where none of {self._what} stands")
         return np.asarray(member)
 
-    def _in_part(self, part: str, field: str) -> npt.NDArray[np.bool_]:
+    def _in_part(self, part: str, field: Path) -> npt.NDArray[np.bool_]:
         parts = [name.partition(".")[2] for name in self._labels.inputs]
         there = ", ".join(parts)
         if not part and len(parts) == 1:
@@ -154,7 +155,7 @@ class _Axis:
             raise InputError(field, f"is {part!r}; {self._labels.name} come from {there or 'one text'}")
         return self._of_input(parts.index(part))
 
-    def _in_sentence(self, sentence: int | None, field: str) -> npt.NDArray[np.bool_]:
+    def _in_sentence(self, sentence: int | None, field: Path) -> npt.NDArray[np.bool_]:
         everywhere = np.ones(self._labels.size, dtype=bool)
         if not self._sentences:
             if sentence is not None:
@@ -168,7 +169,7 @@ class _Axis:
             raise InputError(field, f"is {sentence}; the document was sent as {self._sentences} sentences")
         return everywhere if sentence is None else np.asarray(self._parents == sentence)
 
-    def _input(self, name: str, field: str) -> npt.NDArray[np.bool_]:
+    def _input(self, name: str, field: Path) -> npt.NDArray[np.bool_]:
         inputs = self._labels.inputs
         found = [place for place, each in enumerate(inputs) if each == name or each.startswith(f"{name}.")]
         if not found:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from limelight.v1 import attention_pb2, model_pb2
-from limelight_bundle.errors import InputError
+from limelight_bundle.errors import InputError, Path
 from limelight_bundle.maps import WEIGHTS, MapPart
 from limelight_bundle.rows import Labels
 from limelight_service.attention.members import AxisGroups
@@ -58,7 +58,7 @@ class AttentionPlan:
 
 
 def plan_attention(
-    maps: Sequence[model_pb2.MapDescription], options: Options, field: str = "attention"
+    maps: Sequence[model_pb2.MapDescription], options: Options, field: Path = ("attention",)
 ) -> AttentionPlan:
     """Find the maps that the options select, and check that what is to be done with them can be.
 
@@ -67,7 +67,7 @@ def plan_attention(
     selected = select_maps(maps, options.selections, options.quantity, field)
     if options.quantity == SCORES:
         _check_scores(options, field)
-    stacks = _stacks(selected, options, f"{field}.rollout") if options.rollout else {}
+    stacks = _stacks(selected, options, (*field, "rollout")) if options.rollout else {}
     if options.pool is not None:
         _check_pool(options, field)
     plan = AttentionPlan(
@@ -81,12 +81,12 @@ def plan_attention(
     for each in selected:
         description = each.description
         if options.top_k and description.features:
-            raise InputError(f"{field}.top_k", f"cannot be applied to {description.name}, whose weights have features")
+            raise InputError((*field, "top_k"), f"cannot be applied to {description.name}, whose weights have features")
         signed = is_signed(description, options.quantity) and description.name not in replaced
         if options.encoding is Encoding.UINT8 and signed:
             what = "the scores of " if options.quantity == SCORES else ""
             raise InputError(
-                f"{field}.encoding",
+                (*field, "encoding"),
                 f"is UINT8, which has no negative numbers as {what}{description.name} do; use FLOAT16",
             )
     return plan
@@ -153,28 +153,28 @@ def head_count(selected: SelectedMap, options: Options) -> int:
     return len(selected.heads) if options.reduce_heads is HeadReduction.NONE else 1
 
 
-def _check_scores(options: Options, field: str) -> None:
-    field, name = f"{field}.quantity", quantity_name(SCORES)
+def _check_scores(options: Options, field: Path) -> None:
+    field, name = (*field, "quantity"), quantity_name(SCORES)
     if options.query_groups or options.key_groups:
         raise InputError(field, f"is {name}, whose sums and means mean nothing: they have no groups")
     if options.pool is not None and options.pool.reduction is PoolReduction.MEAN:
         raise InputError(field, f"is {name}, whose means mean nothing: pool them with MAX")
 
 
-def _check_pool(options: Options, field: str) -> None:
+def _check_pool(options: Options, field: Path) -> None:
     if options.query_groups or options.key_groups:
-        raise InputError(f"{field}.pool", "does not apply together with groups; send one of them")
+        raise InputError((*field, "pool"), "does not apply together with groups; send one of them")
     for place, selection in enumerate(options.selections):
         for name, values in (("queries", selection.queries), ("keys", selection.keys)):
             if values:
-                raise InputError(f"{field}.pool", f"does not apply to selected {name} (selections[{place}].{name})")
+                raise InputError((*field, "pool"), f"does not apply to selected {name} (selections[{place}].{name})")
 
 
 def _by_label_set(groupings: Sequence[Grouping], there: Mapping[str, None], axis: str) -> dict[str, AxisGroups]:
     found: dict[str, AxisGroups] = {}
     listing = ", ".join(there)
     for each in groupings:
-        field = f"{each.field}.label_set"
+        field = (*each.field, "label_set")
         name = each.label_set
         if not name and len(there) > 1:
             raise InputError(field, f"is missing; the {axis} of the selected maps are of {listing}")
@@ -187,7 +187,7 @@ def _by_label_set(groupings: Sequence[Grouping], there: Mapping[str, None], axis
     return found
 
 
-def _stacks(selected: Sequence[SelectedMap], options: Options, field: str) -> dict[str, tuple[SelectedMap, ...]]:
+def _stacks(selected: Sequence[SelectedMap], options: Options, field: Path) -> dict[str, tuple[SelectedMap, ...]]:
     if options.quantity != WEIGHTS:
         raise InputError(field, f"is of weights, not of {quantity_name(options.quantity)}")
     stacks: dict[str, list[SelectedMap]] = {}

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from limelight.base.suggestions import similar
 from limelight.v1 import attention_pb2, model_pb2
-from limelight_bundle.errors import InputError
+from limelight_bundle.errors import InputError, Path
 from limelight_bundle.maps import WEIGHTS
 from limelight_service.attention.options import Selection
 
@@ -25,7 +25,7 @@ _MOST_KEPT = 8_192  # indices, on axes of several lengths; views keep some plans
 class IndexList:
     """Indices as a selection gives them, negative ones counting from the end; `field` is their path in the request."""
 
-    field: str
+    field: Path
     indices: tuple[int, ...]
 
     @cached_property
@@ -91,7 +91,7 @@ def select_maps(
     maps: Sequence[model_pb2.MapDescription],
     selections: Sequence[Selection],
     quantity: int = WEIGHTS,
-    field: str = "attention",
+    field: Path = ("attention",),
 ) -> tuple[SelectedMap, ...]:
     """Find the maps that the union of some selections chooses, in the order of the description.
 
@@ -102,7 +102,7 @@ def select_maps(
         raise InputError(field, "the model has no attention maps")
     offering = [each for each in maps if offers(each, quantity)]
     if not offering:
-        raise InputError(f"{field}.quantity", f"is {quantity_name(quantity)}, which no map of the model has")
+        raise InputError((*field, "quantity"), f"is {quantity_name(quantity)}, which no map of the model has")
     if not selections:
         return tuple(SelectedMap(each, range(each.heads)) for each in offering)
     heads: dict[str, set[int] | None] = {}  # None for all, which are as many as somebody says
@@ -110,12 +110,12 @@ def select_maps(
     queries: dict[str, list[IndexList] | None] = {}
     keys: dict[str, list[IndexList] | None] = {}
     for place, selection in enumerate(selections):
-        path = f"{field}.selections[{place}]"
+        path = (*field, "selections", place)
         matching = _matching(maps, selection, path)
-        _check_offered(matching, selection, quantity, f"{field}.quantity")
-        of_heads = IndexUnion((IndexList(f"{path}.heads", selection.heads),))
-        of_queries = IndexList(f"{path}.queries", selection.queries)
-        of_keys = IndexList(f"{path}.keys", selection.keys)
+        _check_offered(matching, selection, quantity, (*field, "quantity"))
+        of_heads = IndexUnion((IndexList((*path, "heads"), selection.heads),))
+        of_queries = IndexList((*path, "queries"), selection.queries)
+        of_keys = IndexList((*path, "keys"), selection.keys)
         for each in matching:
             if not offers(each, quantity):
                 continue
@@ -167,7 +167,7 @@ def resolve(wanted: IndexList, size: int, what: str) -> npt.NDArray[np.intp]:
     outside = (wanted.array < -size) | (wanted.array >= size)
     if outside.any():
         place = int(outside.argmax())
-        raise InputError(f"{wanted.field}[{place}]", f"is {wanted.indices[place]}; there are {size} {what}")
+        raise InputError((*wanted.field, place), f"is {wanted.indices[place]}; there are {size} {what}")
     return np.where(wanted.array < 0, wanted.array + size, wanted.array)
 
 
@@ -203,7 +203,7 @@ def quantity_name(quantity: int) -> str:
 
 
 def _check_offered(
-    matching: Sequence[model_pb2.MapDescription], selection: Selection, quantity: int, field: str
+    matching: Sequence[model_pb2.MapDescription], selection: Selection, quantity: int, field: Path
 ) -> None:
     """Refuse a map that is named in full and lacks the quantity, and a selection of none but such maps."""
     lacking = [each.name for each in matching if not offers(each, quantity)]
@@ -212,7 +212,7 @@ def _check_offered(
 
 
 def _matching(
-    maps: Sequence[model_pb2.MapDescription], selection: Selection, path: str
+    maps: Sequence[model_pb2.MapDescription], selection: Selection, path: Path
 ) -> list[model_pb2.MapDescription]:
     named = list(maps)
     if selection.names:
@@ -223,7 +223,7 @@ def _matching(
                 place = selection.names.index(pattern)
                 offered = [each.name for each in maps]
                 raise InputError(
-                    f"{path}.names[{place}]",
+                    (*path, "names", place),
                     f"matches no map; the model has {_listing(offered)}{similar(pattern, offered)}",
                 )
             chosen |= fitting
@@ -239,7 +239,7 @@ def _matching(
         if not found:
             place = selection.layers.index(layer)
             there = _listing(sorted({f"{each.stack}.{each.layer}" for each in layered})) or "no layers"
-            raise InputError(f"{path}.layers[{place}]", f"is {layer}, which no map selected has; there are {there}")
+            raise InputError((*path, "layers", place), f"is {layer}, which no map selected has; there are {there}")
         wanted |= found
     return [each for each in layered if (each.stack, each.layer) in wanted]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from limelight_bundle.descriptions import ModelDescription
-from limelight_bundle.errors import BundleError, InputError
+from limelight_bundle.errors import BundleError, InputError, path_text
 from limelight_bundle.maps import WEIGHTS, MapPart, MapWeights, map_key, map_quantities
 from limelight_bundle.preprocess import Preprocessor
 from limelight_bundle.reader import BundleFolder
@@ -100,7 +100,8 @@ def check_ranges(model: Model, folder: BundleFolder) -> None:
 
 
 def _example(preprocessor: Preprocessor, description: ModelDescription) -> Row:
-    return preprocessor.row(instance_from_wire(description.examples[0], "examples[0]"), field="examples[0]")
+    path = ("examples", 0)
+    return preprocessor.row(instance_from_wire(description.examples[0], path), field=path)
 
 
 def compare(answer: Answer, sample: Sample, tolerances: Tolerances) -> str:
@@ -157,15 +158,17 @@ def _parts(description: ModelDescription, row: Row) -> dict[MapKey, MapPart]:
 def _rows(preprocessor: Preprocessor, description: ModelDescription, samples: Sequence[Sample]) -> list[Row]:
     rows = []
     for number, (example, sample) in enumerate(zip(description.examples, samples, strict=True)):
-        field = f"examples[{number}]"
+        path = ("examples", number)
         try:
-            row = preprocessor.row(instance_from_wire(example, field), field=field)
+            row = preprocessor.row(instance_from_wire(example, path), field=path)
         except InputError as error:
             raise BundleError(f"{error.field} {error.message}") from error
         for name, expected in sample.tensors.items():
             actual = row.tensors.get(name)
             if actual is None or actual.dtype != expected.dtype or not np.array_equal(actual, expected):
-                raise BundleError(f"{field} is not turned into the tensor {name} that the model was exported with")
+                raise BundleError(
+                    f"{path_text(path)} is not turned into the tensor {name} that the model was exported with"
+                )
         rows.append(row)
     return rows
 

@@ -137,7 +137,7 @@ class MapStream:
         answer: Answer,
     ) -> T:
         started = time.perf_counter_ns()
-        queries = IndexUnion((IndexList("", tuple(row.queries.tolist())),))
+        queries = IndexUnion((IndexList((), tuple(row.queries.tolist())),))
         selected = replace(selected, heads=tuple(row.heads.tolist()), queries=queries)
         (finished,) = apply(replace(self._plan, selected=(selected,)), answer.maps, answer.labels).maps
         reducing = time.perf_counter_ns() - started

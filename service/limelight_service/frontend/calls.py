@@ -1,9 +1,10 @@
 """Dataclasses of calls in any protocol: requests, prepared instances, answers and their provenance."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from limelight_bundle.errors import Path
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Array, Instance
 from limelight_service.attention.plan import AttentionPlan
@@ -17,6 +18,8 @@ from limelight_service.observability.counters import Snapshot
 
 if TYPE_CHECKING:
     from limelight_service.frontend.models import Model
+
+S = TypeVar("S", bound=Sized)
 
 # The bytes of an answer from which it is made on a thread, and as many as take the time of one typed result.
 _LARGE_ANSWER = 2**18
@@ -54,7 +57,7 @@ class InstanceSource(Protocol):
 
     def __len__(self) -> int: ...
 
-    def path(self, place: int) -> str:
+    def path(self, place: int) -> Path:
         """Give the path of an instance in the request."""
 
     def has_files(self, schema: ModelSchema) -> bool:
@@ -177,11 +180,12 @@ def _as_it_is(checked: CheckedCall, prediction: Prediction) -> Prediction:
 
 
 @dataclass(frozen=True)
-class AnswerEncoder:
-    """Makes answers of one protocol. Both functions may run on any thread, and raise LimelightError.
+class AnswerEncoder(Generic[S]):
+    """Makes answers of one protocol, whose length is that of their bytes. Both functions may run on any thread, and
+    raise LimelightError.
 
     whole: puts the parts of a call together. part: makes that of one instance, where it was computed.
     """
 
-    whole: Callable[[Inference], bytes]
+    whole: Callable[[Inference], S]
     part: Callable[[CheckedCall, Prediction], Any] = _as_it_is

@@ -8,7 +8,7 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -52,6 +52,7 @@ from limelight_service.security.quotas import Quotas
 from limelight_service.settings import Settings
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Sized)
 
 _SETTLING = 30.0  # seconds until a version that engines have loaded is known here, at most
 _CHUNKS_AHEAD = 8  # chunks of a stream that are computed before their reader takes them, at most about
@@ -106,8 +107,8 @@ class Core:
         call.model, call.version = model.schema.name, model.schema.version
         return model
 
-    async def answer(self, request: CallRequest, encoder: AnswerEncoder, call: Call) -> bytes:
-        """Answer every instance, with the attention behind it where that is asked for, in the bytes of a protocol.
+    async def answer(self, request: CallRequest, encoder: AnswerEncoder[S], call: Call) -> S:
+        """Answer every instance, with the attention behind it where that is asked for, in the form of a protocol.
 
         Raises: LimelightError of every kind.
         """
@@ -142,7 +143,7 @@ class Core:
         return data
 
     async def _parts(
-        self, checked: CheckedCall, prepared: Sequence[PreparedInstance], encoder: AnswerEncoder, call: Call
+        self, checked: CheckedCall, prepared: Sequence[PreparedInstance], encoder: AnswerEncoder[Any], call: Call
     ) -> "list[_Part]":
         """Have an engine answer, and encode each row's answer where it is: of a large one on threads of this process,
         else on the thread that computed it, or the loop where another process did.

@@ -8,7 +8,7 @@ from enum import Enum
 import numpy as np
 
 from limelight.v1 import model_pb2
-from limelight_bundle.errors import InputError, OutOfRangeError
+from limelight_bundle.errors import InputError, OutOfRangeError, Path
 from limelight_bundle.interventions import BoundIntervention
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array
@@ -40,7 +40,7 @@ class Intervention:
         heads, queries: those that change; empty for all. Negative numbers count from the end.
     """
 
-    field: str
+    field: Path
     map: str
     change: Change
     values: Array | None = None
@@ -151,7 +151,7 @@ def _of_steps(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, 
     for place, each in enumerate(asked.queries):
         if each < 0:
             raise InputError(
-                f"{asked.field}.queries[{place}]",
+                (*asked.field, "queries", place),
                 f"is {each}; steps are counted from the first, as nobody knows yet which is the last",
             )
     queries = _indices(asked.queries, steps, "queries", asked) if asked.queries else np.zeros(1, np.int64)
@@ -166,7 +166,7 @@ def _of_steps(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, 
     for place, number in enumerate(there):
         if weights[:, place, number:].any():
             raise InputError(
-                f"{asked.field}.weights",
+                (*asked.field, "weights"),
                 f"have weight beyond the {number} keys that step {queries[place]} has; set these weights to 0",
             )
     return _Rows(heads, queries, count, weights)
@@ -227,17 +227,17 @@ def _bound(
 ) -> BoundIntervention:
     known = ", ".join(descriptions) or "no maps"
     if asked.map not in descriptions:
-        raise InputError(f"{asked.field}.map", f"is {asked.map!r}; the model has {known}")
+        raise InputError((*asked.field, "map"), f"is {asked.map!r}; the model has {known}")
     if asked.change is Change.NONE:
         raise InputError(asked.field, "has no change; set one of head_scales, weights, uniform")
     if asked.map not in bound:
         others = f"; {', '.join(bound)} of this model take them" if bound else ""
         raise InputError(
-            f"{asked.field}.{asked.change.value}",
+            (*asked.field, asked.change.value),
             f"does not apply to {asked.map}, which takes no interventions{others}",
         )
     if asked.change is Change.HEAD_SCALES and asked.queries:
-        raise InputError(f"{asked.field}.queries", "do not go with head_scales, which hold for every query")
+        raise InputError((*asked.field, "queries"), "do not go with head_scales, which hold for every query")
     return bound[asked.map]
 
 
@@ -245,20 +245,20 @@ def _indices(given: Sequence[int], size: int, what: str, asked: Intervention) ->
     if not given:
         return np.arange(size)
     if len(given) > size:
-        raise InputError(f"{asked.field}.{what}", f"name {len(given)}; {asked.map} has {size} {what} for this instance")
+        raise InputError((*asked.field, what), f"name {len(given)}; {asked.map} has {size} {what} for this instance")
     for place, each in enumerate(given):
         if not -size <= each < size:
             raise OutOfRangeError(
-                f"{asked.field}.{what}[{place}]", f"is {each}; {asked.map} has {size} {what} for this instance"
+                (*asked.field, what, place), f"is {each}; {asked.map} has {size} {what} for this instance"
             )
     found = np.array(given) % size
     if len(np.unique(found)) < len(found):
-        raise InputError(f"{asked.field}.{what}", "name one of them twice")
+        raise InputError((*asked.field, what), "name one of them twice")
     return found
 
 
 def _factors(asked: Intervention, heads: Array) -> Array:
-    field = f"{asked.field}.head_scales"
+    field = (*asked.field, "head_scales")
     values = _values(asked, field, heads.shape)
     if not np.isfinite(values).all():
         raise InputError(field, "holds a number that is not finite")
@@ -266,7 +266,7 @@ def _factors(asked: Intervention, heads: Array) -> Array:
 
 
 def _weights(asked: Intervention, shape: tuple[int, int, int]) -> Array:
-    field = f"{asked.field}.weights"
+    field = (*asked.field, "weights")
     values = _values(asked, field, shape)
     if not np.isfinite(values).all() or (values < 0).any():
         raise InputError(field, "holds a number that is negative or not finite")
@@ -277,7 +277,7 @@ def _weights(asked: Intervention, shape: tuple[int, int, int]) -> Array:
     return values
 
 
-def _values(asked: Intervention, field: str, shape: tuple[int, ...]) -> Array:
+def _values(asked: Intervention, field: Path, shape: tuple[int, ...]) -> Array:
     assert asked.values is not None
     if asked.values.dtype != np.float32 or asked.values.shape != shape:
         found, axes = data_type_name(data_type_of(asked.values)), "head, query, key"[: None if len(shape) > 1 else 4]

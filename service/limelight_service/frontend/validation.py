@@ -64,7 +64,7 @@ def output_names(wanted: Sequence[str] | None, known: Sequence[str]) -> Sequence
     names = frozenset(known)
     for place, name in enumerate(wanted):
         if name not in names:
-            raise InputError(f"outputs[{place}]", f"is {name!r}, which the model lacks; it has {', '.join(known)}")
+            raise InputError(("outputs", place), f"is {name!r}, which the model lacks; it has {', '.join(known)}")
     return tuple(dict.fromkeys(wanted))
 
 
@@ -95,8 +95,8 @@ def check_by_tokens(schema: ModelSchema, attention: Options, plan: AttentionPlan
     _check_none_of(attention, "does not apply to the maps of one token; use Attend")
     for place, selection in enumerate(attention.selections):
         if selection.queries:
-            field = f"attention.selections[{place}].queries"
-            raise InputError(field, "do not apply to the maps of one token; use Attend")
+            path = ("attention", "selections", place, "queries")
+            raise InputError(path, "do not apply to the maps of one token; use Attend")
     for each in plan.selected:
         if each.keys is not None and each.description.key_labels in schema.growing:
             raise InputError(
@@ -115,4 +115,4 @@ def _check_none_of(attention: Options, message: str) -> None:
         ("sequences", attention.sequences > 1),
     ):
         if is_set:
-            raise InputError(f"attention.{name}", message)
+            raise InputError(("attention", name), message)

@@ -99,7 +99,7 @@ def test_pixels_are_those_of_the_processor(folder: Path) -> None:
     preprocessor = read_model(folder, task="image-embedding").card.preprocessor()
     for size in (*SIZES, (200, 333), (61, 32), (32, 61), (31, 30)):
         data = picture(*size)
-        row = preprocessor.row({"image": Image(data)}, field="")
+        row = preprocessor.row({"image": Image(data)}, field=())
         np.testing.assert_allclose(row.tensors["pixels"], pixels(data)[0].numpy(), atol=1e-6)
 
 

@@ -221,7 +221,7 @@ def test_pixels_are_those_of_the_processor(folder: Path) -> None:
     for size in SIZES:
         data = picture(*size)
         expected = processor()(Pillow.open(BytesIO(data)), return_tensors="np").pixel_values[0]
-        row = preprocessor.row({"image": Image(data)}, field="")
+        row = preprocessor.row({"image": Image(data)}, field=())
         np.testing.assert_allclose(row.tensors["pixels"], expected, atol=1e-6)
 
 

@@ -122,7 +122,7 @@ def test_pixels_are_those_that_the_processor_states(kind: str, folders: dict[str
     preprocessor = read_model(folders[kind]).card.preprocessor()
     for size in ((SIZE, SIZE), (70, 45), (20, 90)):
         data = picture(*size)
-        row = preprocessor.row({"image": Image(data)}, field="")
+        row = preprocessor.row({"image": Image(data)}, field=())
         np.testing.assert_allclose(row.tensors["pixels"], pixels_of(kind, data), atol=1e-6)
 
 

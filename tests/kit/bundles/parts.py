@@ -106,7 +106,7 @@ def ids_of(words: str) -> NDArray[np.int64]:
 def row(folder: BundleFolder, **tensors: Sequence[int] | Array) -> Row:
     """Prepare a row from tensors of INT64."""
     values = {name: TensorValue(np.asarray(value, np.int64)) for name, value in tensors.items()}
-    return Preprocessor(folder).row(values, field="instances[0]")
+    return Preprocessor(folder).row(values, field=("instances", 0))
 
 
 def float32(array: Array) -> Floats:

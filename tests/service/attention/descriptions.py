@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from limelight.v1 import attention_pb2, model_pb2
 from limelight_bundle.maps import WEIGHTS, MapWeights
 from limelight_bundle.rows import Labels
-from limelight_service.codecs.v1.framing import Frame
+from limelight_service.codecs.framing import Frame
 from limelight_service.codecs.v1.maps import frame_map
 from limelight_service.engine.attention.part import Finished
 from limelight_service.engine.reduction import map_result

@@ -41,7 +41,7 @@ LOWEST = float(np.finfo(np.float32).min)
 
 def groups(axis: str, members: list[list[int]], reduction: GroupReduction) -> tuple[Grouping, ...]:
     named = tuple(Group(f"group {place}", tuple(each)) for place, each in enumerate(members))
-    return (Grouping(f"attention.{axis}_groups[0]", named, reduction),)
+    return (Grouping(("attention", f"{axis}_groups", 0), named, reduction),)
 
 
 def a_map(form: int = model_pb2.MAP_FORM_DENSE, features: int = 0, **fields: object) -> model_pb2.MapDescription:
@@ -449,16 +449,16 @@ def test_a_label_set_that_no_selected_map_has_there_is_named_with_those_there_ar
     some = Group("", (0,))
     for asked, says in (
         (
-            (Grouping("attention.key_groups[0]", (some,), SUM),),
+            (Grouping(("attention", "key_groups", 0), (some,), SUM),),
             "is missing; the keys of the selected maps are of keys, words",
         ),
-        ((Grouping("attention.key_groups[0]", (some,), SUM, "queries"),), "is 'queries'; the keys of the"),
+        ((Grouping(("attention", "key_groups", 0), (some,), SUM, "queries"),), "is 'queries'; the keys of the"),
     ):
         with pytest.raises(InputError) as caught:
             plan_attention(maps, Options(key_groups=asked))
         assert caught.value.field == "attention.key_groups[0].label_set"
         assert says in caught.value.message
-    twice = tuple(Grouping(f"attention.query_groups[{place}]", (some,), SUM, "queries") for place in (0, 1))
+    twice = tuple(Grouping(("attention", "query_groups", place), (some,), SUM, "queries") for place in (0, 1))
     with pytest.raises(InputError) as caught:
         plan_attention(maps, Options(query_groups=twice))
     assert caught.value.field == "attention.query_groups[1].label_set"
@@ -481,7 +481,7 @@ def test_a_quantity_that_some_maps_lack_leaves_them_out_unless_they_are_named() 
 
 def test_maps_of_other_label_sets_stay_as_they_are() -> None:
     maps = [a_map(), map_of("other.0", query_labels="queries", key_labels="words")]
-    everything = (Grouping("attention.key_groups[0]", (Group("all", ranges=((0, 0),)),), SUM, "words"),)
+    everything = (Grouping(("attention", "key_groups", 0), (Group("all", ranges=((0, 0),)),), SUM, "words"),)
     weights = {"layer.0": MapWeights(whole(1)), "other.0": MapWeights(whole(2))}
     labels = labels_of({**SIZES, "words": KEYS})
     first, second = apply(plan_attention(maps, Options(key_groups=everything)), keyed(weights), labels).maps

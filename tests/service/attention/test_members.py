@@ -14,7 +14,7 @@ from limelight_service.attention.members import AxisGroups
 from limelight_service.attention.options import Group, Grouping, GroupReduction, Span
 
 TOKENS = attention_pb2.LABEL_KIND_TOKENS
-FIELD = "attention.key_groups[0]"
+FIELD, PATH = "attention.key_groups[0]", ("attention", "key_groups", 0)
 
 # "[CLS] the cats sat": a special token stands for no text, and "cat" and "s" are two tokens of a word.
 TEXT = Labels(
@@ -54,7 +54,7 @@ STEPS = Labels("output", attention_pb2.LABEL_KIND_OUTPUT_STEPS, 3, starts=[0, 2,
 
 def found(labels: Labels, *groups: Group, parent: Labels | None = None) -> list[list[int]]:
     sets = {each.name: each for each in (labels, parent) if each is not None}
-    axis = AxisGroups(Grouping(FIELD, groups, GroupReduction.SUM), labels.name)
+    axis = AxisGroups(Grouping(PATH, groups, GroupReduction.SUM), labels.name)
     return [each.tolist() for each in axis.members(sets).groups]
 
 
@@ -165,7 +165,7 @@ def test_groups_that_overlap_too_often_are_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_groups_by_place_are_found_once_for_each_length() -> None:
-    axis = AxisGroups(Grouping(FIELD, (Group("", indices=(-1,)),), GroupReduction.SUM), "tokens")
+    axis = AxisGroups(Grouping(PATH, (Group("", indices=(-1,)),), GroupReduction.SUM), "tokens")
     first, again = axis.members({"tokens": TEXT}), axis.members({"tokens": PAIR})
     other = axis.members({"tokens": Labels("tokens", TOKENS, 3)})
     assert first is again
@@ -173,7 +173,7 @@ def test_groups_by_place_are_found_once_for_each_length() -> None:
 
 
 def test_groups_by_span_are_found_once_for_all_maps_of_an_instance() -> None:
-    axis = AxisGroups(Grouping(FIELD, (Group("", spans=(Span(0, 3),)),), GroupReduction.SUM), "tokens")
+    axis = AxisGroups(Grouping(PATH, (Group("", spans=(Span(0, 3),)),), GroupReduction.SUM), "tokens")
     assert axis.members({"tokens": TEXT}) is axis.members({"tokens": TEXT})
     later = replace(TEXT, starts=[0, 9, 4, 7, 0], ends=[0, 12, 7, 8, 3])
     assert axis.members({"tokens": later}).groups[0].tolist() == [4]

@@ -102,7 +102,7 @@ def test_a_model_without_maps_has_nothing_to_select() -> None:
 
 def test_an_index_past_the_end_of_an_instance_is_refused_with_its_place() -> None:
     with pytest.raises(InputError) as caught:
-        indices(IndexUnion((IndexList("attention.selections[0].keys", (0, 5)),)), 5, "keys of word")
+        indices(IndexUnion((IndexList(("attention", "selections", 0, "keys"), (0, 5)),)), 5, "keys of word")
     assert caught.value.field == "attention.selections[0].keys[1]"
     assert caught.value.message == "is 5; there are 5 keys of word"
 
@@ -110,6 +110,6 @@ def test_an_index_past_the_end_of_an_instance_is_refused_with_its_place() -> Non
 @given(st.integers(1, 20), st.data())
 def test_indices_are_ascending_unique_and_those_that_python_would_take(size: int, data: st.DataObject) -> None:
     asked = data.draw(st.lists(st.integers(-size, size - 1), min_size=1))
-    found = indices(IndexUnion((IndexList("f", tuple(asked)),)), size, "things")
+    found = indices(IndexUnion((IndexList(("f",), tuple(asked)),)), size, "things")
     assert found is not None
     assert found.tolist() == sorted({list(range(size))[index] for index in asked})

@@ -12,7 +12,7 @@ from limelight_bundle.rows import Labels
 from limelight_bundle.values import Array
 from limelight_service.attention.options import HeadReduction
 from limelight_service.codecs.oip.contents import decoded_inputs
-from limelight_service.codecs.oip.responses import Tensor, dense, filled, framed
+from limelight_service.codecs.oip.responses import InferAnswer, Tensor, dense, filled, framed
 from limelight_service.ipc.boundary import MapResult
 from limelight_service.open_inference import open_inference_pb2 as pb
 from tests.service.open_inference.calls import TYPES, infer_request, outputs, strings
@@ -55,7 +55,8 @@ def test_outputs_are_written_so_that_their_rows_can_be_cut(
     dtype: np.dtype, shapes: list[tuple[int, int]], seed: int, raw: bool
 ) -> None:
     rows = [drawn(dtype, list(shape), seed + place) for place, shape in enumerate(shapes)]
-    data = framed(pb.ModelInferResponse(id="7"), [Tensor("y", rows), Tensor("z", rows[:1])], raw).joined()
+    answer = InferAnswer("model", 1, "7", outputs=[Tensor("y", rows), Tensor("z", rows[:1])])
+    data = framed(answer, raw).joined()
     response = pb.ModelInferResponse.FromString(data)
     assert bool(response.raw_output_contents) == (raw or dtype == np.float16)
     found, (first, _) = outputs(response), response.outputs

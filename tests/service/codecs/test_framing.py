@@ -18,10 +18,11 @@ from limelight_bundle.maps import MapWeights
 from limelight_bundle.wire import DTYPES, to_tensor
 from limelight_service.attention.options import Encoding, HeadReduction, Options, Pooling, PoolReduction, Selection
 from limelight_service.attention.plan import plan_attention
-from limelight_service.codecs.v1.framing import Frame
+from limelight_service.codecs.answers import LabelEncoder
+from limelight_service.codecs.framing import Frame
 from limelight_service.codecs.v1.instances import MessageInstances
 from limelight_service.codecs.v1.maps import frame_map
-from limelight_service.codecs.v1.responses import ATTEND, PREDICT, LabelEncoder
+from limelight_service.codecs.v1.responses import ATTEND, PREDICT, label_set
 from limelight_service.engine.attention.apply import apply
 from limelight_service.engine.reduction import map_result
 from limelight_service.frontend.call import Call, Ending
@@ -155,8 +156,8 @@ async def inferred(
     request = CallRequest(
         model=name,
         version=1,
-        instances=MessageInstances([text(each) for each in sentences], "instances[{}]"),
-        encode_labels=LabelEncoder(),
+        instances=MessageInstances([text(each) for each in sentences]),
+        encode_labels=LabelEncoder(label_set),
         options=CallOptions(
             outputs=core.describe(name, 1, call()).model.schema.outputs if all_outputs else (),  # type: ignore[union-attr]
             attention=attention,

@@ -19,7 +19,7 @@ from limelight_bundle.errors import InputError
 from limelight_bundle.wire import DTYPES, to_tensor
 from limelight_service.codecs.json.numbers import array_of, json_of
 from limelight_service.codecs.json.reading import read_message
-from limelight_service.codecs.json.writing import message_json, message_with_bytes, written
+from limelight_service.codecs.json.writing import JsonWriter, described_json, written
 
 KINDS = (service_pb2.PredictRequest, service_pb2.AttendRequest, service_pb2.GenerateRequest, service_pb2.AttendResponse)
 ARRAYS = st.sampled_from(sorted(DTYPES.values(), key=str)).flatmap(
@@ -101,7 +101,7 @@ def test_the_largest_number_of_single_precision_is_read_as_it_is_written(sign: i
     value = json_format.MessageToDict(message)
     assert abs(value["generation"]["temperature"]) > largest  # it is written as 3.4028235e+38
     assert read_message(type(message), value) == message
-    assert read_message(type(message), orjson.loads(message_json(message))) == message
+    assert read_message(type(message), orjson.loads(written(described_json(message, JsonWriter())))) == message
     value["generation"]["temperature"] = sign * 3.4028236e38
     with pytest.raises(InputError, match="beyond single precision"):
         read_message(type(message), value)
@@ -111,7 +111,7 @@ def test_the_largest_number_of_single_precision_is_read_as_it_is_written(sign: i
 @given(message=ANY)
 def test_what_is_written_is_read_back(message: Message) -> None:
     expected = without_nan(message)
-    found = read_message(type(message), orjson.loads(message_json(message)))
+    found = read_message(type(message), orjson.loads(written(described_json(message, JsonWriter()))))
     assert without_nan(found) == expected
 
 
@@ -144,11 +144,10 @@ def test_an_array_is_the_same_after_json(array: np.ndarray) -> None:
 @settings(max_examples=50, deadline=None)
 @given(arrays=st.lists(ARRAYS, min_size=1, max_size=3))
 def test_bytes_behind_the_json_are_where_it_says(arrays: list[np.ndarray]) -> None:
-    outputs = {str(place): to_tensor(each) for place, each in enumerate(arrays)}
-    text, parts = message_with_bytes(service_pb2.Prediction(outputs=outputs))
-    behind = b"".join(each.tobytes() for each in parts)
-    for place, array in enumerate(arrays):
-        told = orjson.loads(text)["outputs"][str(place)]
+    writer = JsonWriter(as_bytes=True)
+    text = written([writer.tensor(each) for each in arrays])
+    behind = b"".join(each.tobytes() for each in writer.arrays)
+    for told, array in zip(orjson.loads(text), arrays, strict=True):
         assert told["shape"] == list(array.shape)
         data = behind[told["offset"] : told["offset"] + told["bytes"]]
         assert data == np.ascontiguousarray(array).tobytes()

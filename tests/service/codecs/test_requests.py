@@ -17,7 +17,7 @@ from limelight_service.attention.options import (
     Selection,
     Span,
 )
-from limelight_service.codecs.v1.requests import attention_options, generation_settings
+from limelight_service.codecs.messages import attention_options, generation_settings
 from limelight_service.frontend.validation import output_names
 from limelight_service.ipc.boundary import GenerationSettings, Strategy
 
@@ -62,8 +62,8 @@ def test_every_attention_option_comes_through() -> None:
         quantity=apb.QUANTITY_NORMS,
         reduce_heads=HeadReduction.MAX,
         rollout=True,
-        query_groups=(Grouping("attention.query_groups[0]", (Group("", (0,)),), GroupReduction.MEAN),),
-        key_groups=(Grouping("attention.key_groups[0]", (group,), GroupReduction.SUM, "tokens"),),
+        query_groups=(Grouping(("attention", "query_groups", 0), (Group("", (0,)),), GroupReduction.MEAN),),
+        key_groups=(Grouping(("attention", "key_groups", 0), (group,), GroupReduction.SUM, "tokens"),),
         pool=Pooling(9, PoolReduction.MEAN),
         top_k=5,
         encoding=Encoding.UINT8,

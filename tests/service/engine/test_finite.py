@@ -112,7 +112,7 @@ def run(model: Model, rows: Sequence[Any], maps: Sequence[str] = (), **query: An
 
 def test_rows_of_one_batch_are_not_touched(models: dict[str, Model], folders: dict[str, BundleFolder]) -> None:
     instance = {"pixels": TensorValue(np.zeros((1, 4, 4), np.float32))}
-    row = Preprocessor(folders["picture"]).row(instance, field="")
+    row = Preprocessor(folders["picture"]).row(instance, field=())
     good, bad = (
         Row({"pixels": np.full((1, 4, 4), value, np.float32)}, row.sizes, row.labels) for value in (GOOD, HUGE)
     )

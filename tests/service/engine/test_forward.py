@@ -167,7 +167,7 @@ def test_a_graph_is_answered_the_same_alone_and_joined_with_any_others(
     models: dict[str, Model], folders: dict[str, BundleFolder], batch: list[Graph], asking: int
 ) -> None:
     preprocessor = Preprocessor(folders["web"])
-    rows = tuple(preprocessor.row({"graph": each}, field="instances[0]") for each in batch)
+    rows = tuple(preprocessor.row({"graph": each}, field=("instances", 0)) for each in batch)
     answers = run_together(models["web"], Query(rows, weights_of("layer.0")))
     for each, answer in zip(batch, answers, strict=True):
         assert_answers(answer, bundles.web_answer(each))
@@ -183,7 +183,7 @@ def test_in_a_batch_of_graphs_only_those_that_ask_get_their_map(
 ) -> None:
     preprocessor, model = Preprocessor(folders["web"]), models["web"]
     drawn = [bundles.drawn_graph(3, [(0, 1), (2, 0)], seed=seed) for seed in range(3)]
-    rows = [preprocessor.row({"graph": each}, field="instances[0]") for each in drawn]
+    rows = [preprocessor.row({"graph": each}, field=("instances", 0)) for each in drawn]
     queries = [Query((row,), weights_of("layer.0") if place == 1 else frozenset()) for place, row in enumerate(rows)]
     calls = [detached_call(model.seeded(query)) for query in queries]
     jobs = [job for call in calls for job in model.jobs(call, itertools.count(), 0)]

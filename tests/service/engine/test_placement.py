@@ -42,7 +42,7 @@ def placed(folders: dict[str, BundleFolder], device: Provider) -> dict[str, Mode
 def requested(model: Model, folder: BundleFolder, *, half: bool = False) -> Query:
     """Every example with every map, and of every second row but the last head and query."""
     preprocessor = Preprocessor(folder)
-    rows = tuple(preprocessor.row(instance_from_wire(each, "example"), field="") for each in model.description.examples)
+    rows = tuple(preprocessor.row(instance_from_wire(each, "example"), field=()) for each in model.description.examples)
     maps: frozenset[MapKey] = frozenset((each.name, kind) for each, kind in map_quantities(model.description.maps))
     parts = []
     for number, row in enumerate(rows):

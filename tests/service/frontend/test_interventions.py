@@ -109,7 +109,7 @@ def test_interventions_that_are_late_are_not_made() -> None:
 def test_more_interventions_than_an_instance_takes_are_refused_unread() -> None:
     broken = values_pb2.Intervention(map="map", head_scales=to_tensor(np.ones(2, np.float32)))
     broken.head_scales.data = b"?"
-    instances = MessageInstances([values_pb2.Instance(interventions=[broken] * 257)], "instances[{}]")
+    instances = MessageInstances([values_pb2.Instance(interventions=[broken] * 257)])
     with pytest.raises(InputError) as refused:
         instances.interventions(0)
     assert refused.value.field == "instances[0].interventions"

@@ -33,7 +33,7 @@ def test_options_that_cannot_be_met_are_refused_every_time(models: dict[str, Mod
 
 
 def test_plans_that_keep_what_groups_found_are_not_kept(models: dict[str, Model]) -> None:
-    groups = (Grouping("attention.key_groups[0]", (Group("g", (0,)),), GroupReduction.SUM),)
+    groups = (Grouping(("attention", "key_groups", 0), (Group("g", (0,)),), GroupReduction.SUM),)
     options = Options(key_groups=groups)
     assert models["tiny"].schema.plan(options) is not models["tiny"].schema.plan(options)
 

@@ -52,7 +52,7 @@ def test_bytes_that_a_row_holds_while_it_is_computed_are_known_before(
     strategy = Strategy.BEAM if beams else Strategy.GREEDY
     generation = GenerationSettings(strategy, max_new_tokens=8, beams=2, hypotheses=2 if beams else 1)
     wanted = wanted_of(model, options, generation)
-    row = model.schema.preprocessor.row({"text": Text(sentence)}, field="instances[0]")
+    row = model.schema.preprocessor.row({"text": Text(sentence)}, field=("instances", 0))
     outputs = model.schema.kept_outputs(())
     request = InferenceRequest(name, 1, (row,), (None,), outputs, options, generation)
     (answer,) = run_together(engines.model, engines.query(request, engines.plan(options)))
@@ -69,7 +69,7 @@ def test_an_answer_that_is_larger_than_allowed_is_refused_with_a_selection_that_
     models: dict[str, Model],
 ) -> None:
     model = models["tiny"]
-    row = model.schema.preprocessor.row({"text": Text(LONGEST)}, field="instances[0]")
+    row = model.schema.preprocessor.row({"text": Text(LONGEST)}, field=("instances", 0))
     whole = wanted_of(model, Options())
     assert whole.plan is not None
     labels = dict.fromkeys(whole.labels, 64)

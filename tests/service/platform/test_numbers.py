@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from limelight.v1 import service_pb2
 from limelight_bundle.errors import InputError
-from limelight_service.codecs.v1.requests import generation_settings
+from limelight_service.codecs.messages import generation_settings
 from limelight_service.configuration import SettingsError, load_settings
 from limelight_service.platform.numbers import shown
 

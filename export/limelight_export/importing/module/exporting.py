@@ -141,7 +141,7 @@ def _instance(card: cards.Card, example: Any, number: int) -> Instance:
         example = {next(iter(card.inputs)): example}
     try:
         values = {name: _value(card.inputs.get(name), value) for name, value in example.items()}
-        return instance_from_wire(to_instance(values, field), field)
+        return instance_from_wire(to_instance(values, field), ("examples", number))
     except (InputError, TypeError, ValueError, OSError) as error:
         raise ExportError(f"{field}: {error}") from error
 

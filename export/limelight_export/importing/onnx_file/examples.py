@@ -108,7 +108,7 @@ def _instance(card: cards.Card, described: Card, values: Mapping[str, Any], fold
     types = {each.name: DTYPES[each.data_type] for each in tensor_descriptions(described.description.inputs)}
     try:
         made = {name: _value(card.inputs.get(name), value, types.get(name), folder) for name, value in values.items()}
-        return instance_from_wire(to_instance(made, field), field)
+        return instance_from_wire(to_instance(made, field), (field,))
     except (InputError, TypeError, ValueError) as error:
         raise ExportError(f"{field}: {error}") from error
     except OSError as error:

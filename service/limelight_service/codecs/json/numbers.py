@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from limelight_bundle.errors import InputError
+from limelight_bundle.errors import InputError, Path
 from limelight_bundle.values import Array
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -15,7 +15,7 @@ _MOST_AXES = 9  # one of rows, and those of an instance
 _LONGEST = 40  # characters of a value that is repeated to its caller
 
 
-def array_of(value: Any, dtype: np.dtype[Any], field: str) -> Array:
+def array_of(value: Any, dtype: np.dtype[Any], path: Path) -> Array:
     """Make an array of JSON numbers: of a number, a list, or nested lists, whose shape it has.
 
     Args:
@@ -24,13 +24,13 @@ def array_of(value: Any, dtype: np.dtype[Any], field: str) -> Array:
     Raises:
         InputError: names the value that is none of the type, or the list whose length differs from its neighbours'.
     """
-    flat, shape = flattened(value, field)
+    flat, shape = flattened(value, path)
     if dtype.kind == "b":
-        array = _booleans(flat, field)
+        array = _booleans(flat, path)
     elif dtype.kind == "f":
-        array = _floats(flat, dtype, field)
+        array = _floats(flat, dtype, path)
     else:
-        array = _integers(flat, dtype, field)
+        array = _integers(flat, dtype, path)
     return array.reshape(shape)
 
 
@@ -45,7 +45,7 @@ def json_of(array: Array) -> Any:
     return array.tolist()  # an axis of size 0
 
 
-def flattened(value: Any, field: str) -> tuple[Sequence[Any], tuple[int, ...]]:
+def flattened(value: Any, path: Path) -> tuple[Sequence[Any], tuple[int, ...]]:
     """Give the elements of nested lists, and their shape. Raises: InputError for lists of different lengths."""
     if not isinstance(value, list):
         return [value], ()
@@ -56,71 +56,67 @@ def flattened(value: Any, field: str) -> tuple[Sequence[Any], tuple[int, ...]]:
         for place, each in enumerate(flat):
             if not isinstance(each, list) or len(each) != size:
                 found = f"has {len(each)} elements" if isinstance(each, list) else f"is {shown(each)}"
-                raise InputError(field + _path(place, shape), f"{found}; the first of its axis has {size}")
+                raise InputError((*path, *_indices(place, shape)), f"{found}; the first of its axis has {size}")
         shape.append(size)
         if len(shape) > _MOST_AXES:
-            raise InputError(field, f"has more than {_MOST_AXES} axes")
+            raise InputError(path, f"has more than {_MOST_AXES} axes")
         flat = list(chain.from_iterable(flat))
     return flat, tuple(shape)
 
 
-def _path(place: int, shape: Sequence[int]) -> str:
-    """Give the indices of an element, `[2][0]`."""
-    indices = []
-    for size in reversed(shape):
-        indices.append(place % size)
-        place //= size
-    return "".join(f"[{each}]" for each in reversed(indices))
+def _indices(place: int, shape: Sequence[int]) -> Path:
+    """Give the indices of an element along each axis."""
+    return tuple([int(each) for each in np.unravel_index(place, shape)])
 
 
-def _booleans(flat: Sequence[Any], field: str) -> Array:
+def _booleans(flat: Sequence[Any], path: Path) -> Array:
     for place, each in enumerate(flat):
         if each is not True and each is not False:
-            raise InputError(field, f"has {shown(each)} as element {place}; it takes true and false")
+            raise InputError(path, f"has {shown(each)} as element {place}; it takes true and false")
     return np.array(flat, np.bool_)
 
 
-def _integers(flat: Sequence[Any], dtype: np.dtype[Any], field: str) -> Array:
+def _integers(flat: Sequence[Any], dtype: np.dtype[Any], path: Path) -> Array:
     limits = np.iinfo(dtype)
     if not set(map(type, flat)) <= {int}:
-        flat = [_whole(each, place, field) for place, each in enumerate(flat)]
+        flat = [_whole(each, place, path) for place, each in enumerate(flat)]
     if not flat:
         return np.zeros(0, dtype)
     if min(flat) < limits.min or max(flat) > limits.max:
         place, value = next((at, each) for at, each in enumerate(flat) if not limits.min <= each <= limits.max)
         reach = f"it takes {limits.min} to {limits.max}"
-        raise InputError(field, f"has {shown(value)} as element {place}; {reach}")
+        raise InputError(path, f"has {shown(value)} as element {place}; {reach}")
     return np.array(flat, dtype)
 
 
-def _whole(value: Any, place: int, field: str) -> int:
+def _whole(value: Any, place: int, path: Path) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    raise InputError(field, f"has {shown(value)} as element {place}; it takes whole numbers")
+    raise InputError(path, f"has {shown(value)} as element {place}; it takes whole numbers")
 
 
-def _floats(flat: Sequence[Any], dtype: np.dtype[Any], field: str) -> Array:
+def _floats(flat: Sequence[Any], dtype: np.dtype[Any], path: Path) -> Array:
     if not set(map(type, flat)) <= {int, float}:
-        flat = [_real(each, place, field) for place, each in enumerate(flat)]
+        flat = [_real(each, place, path) for place, each in enumerate(flat)]
     wide = np.array(flat, np.float64)
     with np.errstate(over="ignore"):
         array = wide.astype(dtype)
     beyond = np.isinf(array) & np.isfinite(wide)
     if beyond.any():
         place = int(beyond.argmax())
-        raise InputError(field, f"has {shown(flat[place])} as element {place}, which is beyond {dtype.name}")
+        raise InputError(path, f"has {shown(flat[place])} as element {place}, which is beyond {dtype.name}")
     return array
 
 
-def _real(value: Any, place: int, field: str) -> float:
+def _real(value: Any, place: int, path: Path) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and value in _NOT_FINITE:
         return _NOT_FINITE[value]
     words = ", ".join(f'"{each}"' for each in _NOT_FINITE)
-    raise InputError(field, f"has {shown(value)} as element {place}; it takes numbers, {words}")
+    raise InputError(path, f"has {shown(value)} as element {place}; it takes numbers, {words}")
 
 
 def _words(value: Any) -> Any:

@@ -16,13 +16,15 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from limelight.v1 import values_pb2
-from limelight_bundle.errors import InputError, TooLargeError
-from limelight_bundle.wire import DTYPES
+from limelight_bundle.errors import InputError, Path, TooLargeError
+from limelight_bundle.values import Array
+from limelight_bundle.wire import DTYPES, array_of_bytes, to_tensor
 from limelight_service.codecs.json.numbers import array_of, shown
 
 M = TypeVar("M", bound=Message)
 _MOST_MESSAGES = 100_000  # in one list
 MOST_VALUES = 1_000_000  # numbers, texts, lists and objects of one request: tens of bytes of memory for each
+_MOST_AXES = 9  # as numbers are read; tensors have fewer
 _LONGEST = 64  # characters of a name that is repeated to its caller
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][-+]?[0-9]{1,4})?")
@@ -54,70 +56,126 @@ def parsed(body: bytes) -> Any:
         raise InputError("", f"the request is not JSON: {error}") from error
 
 
-def read_message(kind: type[M], value: Any) -> M:
+def read_message(kind: type[M], value: Any, path: Path = ()) -> M:
     """Read a message. Fields may have their names in the protocol, or those of proto3 JSON.
 
     Raises: InputError naming the field.
     """
     message = kind()
-    _fill(message, value, "")
+    _fill(message, value, path)
     return message
 
 
-@lru_cache(maxsize=256)
-def _fields(descriptor: Descriptor) -> Mapping[str, FieldDescriptor]:
-    return {name: each for each in descriptor.fields for name in (each.name, each.json_name)}
+def members(descriptor: Any, value: Any, path: Path) -> dict[str, Any]:
+    """Give the fields of a message that are set, by their names in the protocol.
 
-
-def _fill(message: Message, value: Any, path: str) -> None:
-    descriptor = message.DESCRIPTOR
+    Raises: InputError for what is no object, an unknown name, or two fields of which one can be set.
+    """
     if not isinstance(value, dict):
         raise InputError(path, f"is {shown(value)}; it takes an object of {_listed(descriptor)}")
-    if descriptor is _TENSOR:
-        value = _with_bytes(value, path)
     known = _fields(descriptor)
+    found: dict[str, Any] = {}
     taken: dict[str, str] = {}
     for name, item in value.items():
-        field = known.get(name)
-        if field is None:
-            raise InputError(_below(path, name[:_LONGEST]), f"is no field here; there are {_listed(descriptor)}")
+        if name not in known:
+            raise InputError((*path, name[:_LONGEST]), f"is no field here; there are {_listed(descriptor)}")
         if item is None:
             continue
-        of = field.containing_oneof.name if field.containing_oneof is not None else field.name
-        if of in taken:
-            both = f"has {taken[of]} and {field.name}" if taken[of] != field.name else f"has {field.name} twice"
+        own, choice = known[name]
+        if choice in taken:
+            both = f"has {taken[choice]} and {own}" if taken[choice] != own else f"has {own} twice"
             raise InputError(path, f"{both}; set one")
-        taken[of] = field.name
-        _set(message, field, item, _below(path, field.name))
+        taken[choice] = own
+        found[own] = item
+    return found
 
 
-def _set(message: Message, field: FieldDescriptor, value: Any, path: str) -> None:
+def entries(value: Any, path: Path) -> list[Any]:
+    """Check a list of messages. Raises: InputError, TooLargeError."""
+    if not isinstance(value, list):
+        raise InputError(path, f"is {shown(value)}; it takes a list")
+    if len(value) > _MOST_MESSAGES:
+        raise TooLargeError(path, f"has {len(value)} entries; at most {_MOST_MESSAGES} are allowed")
+    return value
+
+
+def scalars(field: FieldDescriptor, value: Any, path: Path) -> list[Any]:
+    """Read a list of single values. Raises: InputError."""
+    if not isinstance(value, list):
+        raise InputError(path, f"is {shown(value)}; it takes a list")
+    return [scalar(field, item, (*path, place)) for place, item in enumerate(value)]
+
+
+def tensor(value: Any, path: Path) -> Array:
+    """Read a tensor: numbers in nested lists or in one, or bytes in base64. Raises: InputError."""
+    given = members(_TENSOR, value, path)
+    data, shape = given.get("data"), given.get("shape")
+    stated = None if shape is None else scalars(field_of(_TENSOR, "shape"), shape, (*path, "shape"))
+    kind = 0
+    if "data_type" in given or isinstance(data, list | int | float | dict):
+        kind = _enum(field_of(_TENSOR, "data_type"), given.get("data_type"), (*path, "data_type"))
+    if data is None or isinstance(data, str):
+        return array_of_bytes(kind, stated or (), decoded(data or "", (*path, "data")), path)
+    dtype = DTYPES.get(kind)
+    if dtype is None:
+        raise InputError((*path, "data_type"), "is not stated; set it, as DATA_TYPE_FLOAT32")
+    array = array_of(data, dtype, (*path, "data"))
+    if stated is not None and array.ndim > 1 and array.size and stated != list(array.shape):
+        raise InputError((*path, "shape"), f"is {stated!s:.{_LONGEST}}; data has {list(array.shape)}")
+    if stated is None and array.ndim < _MOST_AXES:
+        return array
+    return array_of_bytes(kind, array.shape if stated is None else stated, array.tobytes(), path)
+
+
+def field_of(descriptor: Any, name: str) -> FieldDescriptor:
+    """Give a field by its name in the protocol."""
+    found: FieldDescriptor = descriptor.fields_by_name[name]
+    return found
+
+
+@lru_cache(maxsize=256)
+def _fields(descriptor: Descriptor) -> Mapping[str, tuple[str, str]]:
+    """Give the name in the protocol, and what a field is one choice of, by both names of each field."""
+    return {
+        name: (each.name, each.name if each.containing_oneof is None else each.containing_oneof.name)
+        for each in descriptor.fields
+        for name in (each.name, each.json_name)
+    }
+
+
+def _fill(message: Message, value: Any, path: Path) -> None:
+    descriptor: Any = message.DESCRIPTOR
+    if descriptor is _TENSOR:
+        message.CopyFrom(to_tensor(tensor(value, path)))
+        return
+    for name, item in members(descriptor, value, path).items():
+        _set(message, descriptor.fields_by_name[name], item, (*path, name))
+
+
+def _set(message: Message, field: FieldDescriptor, value: Any, path: Path) -> None:
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
         if not isinstance(value, dict):
             raise InputError(path, f"is {shown(value)}; it takes an object")
         for key, item in value.items():  # of messages, as every map of the protocol
-            _fill(getattr(message, field.name)[key], item, f'{path}["{key[:_LONGEST]}"]')
+            _fill(getattr(message, field.name)[key], item, (*path, key))
     elif field.is_repeated:
-        if not isinstance(value, list):
-            raise InputError(path, f"is {shown(value)}; it takes a list")
-        if entry is not None and len(value) > _MOST_MESSAGES:
-            raise TooLargeError(path, f"has {len(value)} entries; at most {_MOST_MESSAGES} are allowed")
         found = getattr(message, field.name)
-        for place, item in enumerate(value):
-            if entry is not None:
-                _fill(found.add(), item, f"{path}[{place}]")
-            else:
-                found.append(_scalar(field, item, f"{path}[{place}]"))
+        if entry is None:
+            found.extend(scalars(field, value, path))
+        else:
+            for place, item in enumerate(entries(value, path)):
+                _fill(found.add(), item, (*path, place))
     elif entry is not None:
         inner = getattr(message, field.name)
         inner.SetInParent()
         _fill(inner, value, path)
     else:
-        setattr(message, field.name, _scalar(field, value, path))
+        setattr(message, field.name, scalar(field, value, path))
 
 
-def _scalar(field: FieldDescriptor, value: Any, path: str) -> Any:
+def scalar(field: FieldDescriptor, value: Any, path: Path) -> Any:
+    """Read a single value. Raises: InputError."""
     kind = field.cpp_type
     if kind == FieldDescriptor.CPPTYPE_ENUM:
         return _enum(field, value, path)
@@ -134,7 +192,7 @@ def _scalar(field: FieldDescriptor, value: Any, path: str) -> Any:
     return _float(value, path, _FLOAT32 if kind == FieldDescriptor.CPPTYPE_FLOAT else math.inf)
 
 
-def _enum(field: FieldDescriptor, value: Any, path: str) -> int:
+def _enum(field: FieldDescriptor, value: Any, path: Path) -> int:
     kind = field.enum_type
     assert kind is not None
     values = kind.values_by_name
@@ -145,7 +203,7 @@ def _enum(field: FieldDescriptor, value: Any, path: str) -> int:
     raise InputError(path, f"is {shown(value)}; it takes one of {', '.join(values)}")
 
 
-def _integer(value: Any, least: int, most: int, path: str) -> int:
+def _integer(value: Any, least: int, most: int, path: Path) -> int:
     number = value
     if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) <= 20:
         number = int(value)
@@ -158,7 +216,7 @@ def _integer(value: Any, least: int, most: int, path: str) -> int:
     return number
 
 
-def _float(value: Any, path: str, most: float) -> float:
+def _float(value: Any, path: Path, most: float) -> float:
     if isinstance(value, str) and value in _WORDS:
         return _WORDS[value]
     if isinstance(value, str) and _NUMBER.fullmatch(value):
@@ -170,39 +228,13 @@ def _float(value: Any, path: str, most: float) -> float:
     return float(value)
 
 
-def decoded(text: str, path: str) -> bytes:
+def decoded(text: str, path: Path) -> bytes:
     """Decode base64, in the alphabet of URLs and without padding too. Raises: InputError."""
     padding = "" if text.endswith("=") else "=" * (-len(text) % 4)
     try:
         return base64.b64decode(text.replace("-", "+").replace("_", "/") + padding, validate=True)
     except (binascii.Error, ValueError) as error:
         raise InputError(path, "is not base64, which bytes are sent in") from error
-
-
-def _with_bytes(value: dict[str, Any], path: str) -> dict[str, Any]:
-    """Give a tensor's JSON with the numbers of its data as bytes in base64, and with its shape."""
-    data = value.get("data")
-    if data is None or isinstance(data, str):
-        return value
-    field = _fields(_TENSOR)["dataType"]
-    named = next((value[name] for name in ("dataType", "data_type") if name in value), None)
-    dtype = DTYPES.get(_enum(field, named, _below(path, "data_type")))
-    if dtype is None:
-        raise InputError(_below(path, "data_type"), "is not stated; set it, as DATA_TYPE_FLOAT32")
-    array = array_of(data, dtype, _below(path, "data"))
-    shape = value.get("shape")
-    if shape is None:
-        shape = list(array.shape)
-    elif array.ndim > 1 and array.size and isinstance(shape, list):
-        field, path = _fields(_TENSOR)["shape"], _below(path, "shape")
-        stated = [_scalar(field, each, f"{path}[{place}]") for place, each in enumerate(shape)]
-        if stated != list(array.shape):
-            raise InputError(path, f"is {stated!s:.{_LONGEST}}; data has {list(array.shape)}")
-    return {**value, "shape": shape, "data": base64.b64encode(array.tobytes()).decode()}
-
-
-def _below(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def _listed(descriptor: Any) -> str:

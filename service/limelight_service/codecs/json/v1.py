@@ -1,4 +1,4 @@
-"""limelight.v1 over HTTP: each method reads a message from JSON, has `AttentionService` answer it, and writes that.
+"""limelight.v1 over HTTP: JSON becomes calls of the core, and JSON is written from their answers.
 
 Numbers take two to three times as many bytes in JSON, and memory while they are written: so an answer has at most
 `LARGEST` bytes of arrays, unless its caller takes them as bytes.
@@ -7,17 +7,45 @@ Numbers take two to three times as many bytes in JSON, and memory while they are
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from functools import partial
-from typing import Any, TypeVar
+from functools import lru_cache, partial
+from typing import Any
+from weakref import WeakKeyDictionary
 
+import orjson
+from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from limelight.v1 import attention_pb2
 from limelight.v1 import service_pb2 as pb
 from limelight_bundle.errors import InputError
-from limelight_service.codecs.json.reading import parsed, read_message
-from limelight_service.codecs.json.writing import message_json, message_with_bytes, written
-from limelight_service.codecs.v1.service import SERVICE, AttentionService
+from limelight_service.codecs.answers import LabelEncoder
+from limelight_service.codecs.json.instances import JsonInstances
+from limelight_service.codecs.json.reading import entries, field_of, members, parsed, read_message, scalar, scalars
+from limelight_service.codecs.json.writing import (
+    ATTEND,
+    PREDICT,
+    Body,
+    Encoders,
+    GenerationEvents,
+    JsonWriter,
+    MapStreamEvents,
+    described_json,
+    label_set,
+    written,
+)
+from limelight_service.codecs.listing import Listing
+from limelight_service.codecs.messages import (
+    MOST_OPTIONS,
+    NO_ATTENTION,
+    SMALL_OPTIONS,
+    AskedGeneration,
+    Attention,
+    attention_of,
+)
+from limelight_service.codecs.status import described_model, status_message
+from limelight_service.codecs.streams import generation, map_stream
 from limelight_service.frontend.call import Call
+from limelight_service.frontend.calls import CallRequest
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.http.failures import Failure
 from limelight_service.frontend.http.methods import (
@@ -29,15 +57,16 @@ from limelight_service.frontend.http.methods import (
     HttpResponse,
     UnaryHttp,
 )
+from limelight_service.frontend.models import Model
+from limelight_service.frontend.options import CallOptions
+from limelight_service.frontend.schema import ModelSchema
+from limelight_service.repository.catalogue import VersionStatus
 
+SERVICE = pb.DESCRIPTOR.services_by_name["AttentionService"].full_name
 LARGEST = 8 * 2**20
 _LARGE = 16 * 1024  # bytes from which JSON is read, and an answer written, on a thread
 _VERSION = re.compile(r"[1-9][0-9]{0,9}")
 _MODEL = "/v1/models/{name:name}", "/v1/models/{name:name}/versions/{version:name}"
-
-_STREAMED = (pb.AttendStreamRequest, pb.GenerateRequest)  # their events are JSON, whatever the caller accepts
-
-M = TypeVar("M", bound=Message)
 
 
 class JsonService:
@@ -45,7 +74,12 @@ class JsonService:
 
     def __init__(self, core: Core, max_response_bytes: int) -> None:
         self._core = core
-        self._service = AttentionService(core, max_response_bytes)
+        self._max_response_bytes = max_response_bytes
+        self._encode_labels = LabelEncoder(label_set)
+        self._listing = Listing(core, _list_entry, _joined)
+        self._described: WeakKeyDictionary[ModelSchema, Mapping[str, Any]] = WeakKeyDictionary()
+        self._options = lru_cache(MOST_OPTIONS)(_parsed_options)
+        self._kept = lru_cache(MOST_OPTIONS)(CallOptions)  # so that models find them again
 
     def methods(self) -> Sequence[HttpMethod]:
         """List the methods with their paths."""
@@ -62,62 +96,112 @@ class JsonService:
 
     async def list(self, request: HttpRequest, call: Call) -> HttpResponse:
         """List the models."""
-        data = await self._service.list_models(pb.ListModelsRequest(), call)
-        return await self._response(pb.ListModelsResponse, data, request, call)
+        data = self._listing.response(call)
+        self._core.hold_answer(len(data), call)
+        return _response(Body(data), request.wants_bytes)
 
     async def describe(self, request: HttpRequest, call: Call) -> HttpResponse:
-        """Describe a model."""
-        message = _addressed(pb.GetModelRequest(), request.names)
-        data = await self._service.get_model(message, call)
-        return await self._response(pb.GetModelResponse, data, request, call)
+        """Describe a model; of one that failed, give the reason."""
+        status = self._core.describe(*_address(request.names), call)
+        writer = JsonWriter(as_bytes=request.wants_bytes)
+        described: Mapping[str, Any] = {}
+        if status.model is not None:
+            schema = status.model.schema
+            kept = None if request.wants_bytes else self._described.get(schema)
+            if kept is None:
+                kept = described_json(described_model(schema), writer)
+                if not request.wants_bytes:
+                    kept = self._described[schema] = {name: orjson.Fragment(written(kept[name])) for name in kept}
+            described = kept
+        found = {
+            "status": described_json(status_message(status), writer),
+            **described,
+            "maxResponseBytes": str(self._max_response_bytes),
+        }
+        return self._page(Body(written(found), writer.arrays), request, call)
 
     async def predict(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Answer without attention."""
-        message = await self._message(pb.PredictRequest, request, call)
-        data = await self._service.predict(message, call)
-        return await self._response(pb.PredictResponse, data, request, call)
+        return await self._answered(pb.PredictRequest, PREDICT, request, call)
 
     async def attend(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Answer with the attention behind it."""
-        message = await self._message(pb.AttendRequest, request, call)
-        data = await self._service.attend(message, call)
-        return await self._response(pb.AttendResponse, data, request, call)
+        return await self._answered(pb.AttendRequest, ATTEND, request, call)
 
     async def attend_stream(self, request: HttpRequest, call: Call) -> AsyncGenerator[bytes, None]:
         """Answer with the attention behind it, an event for each chunk."""
-        message = await self._message(pb.AttendStreamRequest, request, call)
-        async with aclosing(self._service.attend_stream(message, call)) as answers:
-            async for data in answers:
-                yield await self._on_thread(partial(_event, pb.AttendStreamResponse, data), len(data), call)
+        asked = await self._asked(pb.AttendStreamRequest, request, call, as_bytes=False)
+        async with aclosing(map_stream(self._core, asked, call, MapStreamEvents)) as events:
+            async for data in events:
+                yield data
 
     async def generate(self, request: HttpRequest, call: Call) -> AsyncGenerator[bytes, None]:
         """Answer token by token, an event for each."""
-        message = await self._message(pb.GenerateRequest, request, call)
-        async with aclosing(self._service.generate(message, call)) as answers:
-            async for data in answers:
-                yield await self._on_thread(partial(_event, pb.GenerateResponse, data), len(data), call)
+        asked = await self._asked(pb.GenerateRequest, request, call, as_bytes=False)
+        async with aclosing(generation(self._core, asked, call, GenerationEvents)) as events:
+            async for data in events:
+                yield data
 
-    async def _message(self, kind: type[M], request: HttpRequest, call: Call) -> M:
-        """Read the request, and bound the bytes of its answer. Raises: InputError naming the field."""
-        if not request.wants_bytes or kind in _STREAMED:
+    async def _answered(
+        self, kind: type[Message], encoders: Encoders, request: HttpRequest, call: Call
+    ) -> HttpResponse:
+        as_bytes = request.wants_bytes
+        asked = await self._asked(kind, request, call, as_bytes=as_bytes)
+        return _response(await self._core.answer(asked, encoders[as_bytes], call), as_bytes)
+
+    async def _asked(self, kind: type[Message], request: HttpRequest, call: Call, *, as_bytes: bool) -> CallRequest:
+        """Read a request, a large one on a thread, and bound the bytes of its answer. Raises: InputError."""
+        if not as_bytes:
             call.limit = LARGEST
-        body = request.body
-        message: M = await self._on_thread(lambda: read_message(kind, parsed(body)), len(body), call)
-        return _addressed(message, request.names)
+        if len(request.body) < _LARGE:
+            return self._read(kind, request)
+        return await self._core.on_thread(partial(self._read, kind, request), call)
 
-    async def _response(self, kind: type[Message], data: bytes, request: HttpRequest, call: Call) -> HttpResponse:
-        """Write the answer of `AttentionService` anew."""
-        if request.wants_bytes:
-            text, arrays = await self._on_thread(lambda: message_with_bytes(kind.FromString(data)), len(data), call)
-            self._core.hold_answer(len(text), call)
-            return HttpResponse([text, *arrays], BYTES, headers={JSON_LENGTH_HEADER: str(len(text))})
-        text = await self._on_thread(lambda: message_json(kind.FromString(data)), len(data), call)
-        self._core.hold_answer(len(text), call)
-        return HttpResponse([text])
+    def _read(self, kind: type[Message], request: HttpRequest) -> CallRequest:
+        descriptor = kind.DESCRIPTOR
+        given = members(descriptor, parsed(request.body), ())
+        if "model" in given:
+            raise InputError("model", "is stated by the path; leave it out of the request")
+        name, version = _address(request.names)
+        if "instance" in descriptor.fields_by_name:
+            instances = JsonInstances([given.get("instance", {})], len(request.body), ("instance",))
+        else:
+            instances = JsonInstances(entries(given.get("instances", []), ("instances",)), len(request.body))
+        attention, generated = self._attention(descriptor, given), given.get("generation")
+        if generated is not None:
+            message = read_message(pb.GenerationOptions, generated, ("generation",))
+            generated = AskedGeneration(message.SerializeToString())
+        outputs: tuple[str, ...] | None = None
+        for field in ("truncate", "max_classes"):
+            if field in given:
+                given[field] = scalar(field_of(descriptor, field), given[field], (field,))
+        if "outputs" in given:
+            outputs = tuple(scalars(field_of(descriptor, "outputs"), given["outputs"], ("outputs",))) or None
+        options = self._kept(
+            outputs if "outputs" in descriptor.fields_by_name else (),
+            given.get("max_classes", 0),
+            given.get("truncate", False),
+            attention.options,
+            generated,
+            attention.limit,
+            (),
+            attention.is_large,
+        )
+        return CallRequest(name, version, instances, self._encode_labels, options)
 
-    async def _on_thread(self, function: Any, size: int, call: Call) -> Any:
-        """Run a function of so many bytes: on a thread where they are many."""
-        return function() if size < _LARGE else await self._core.on_thread(function, call)
+    def _attention(self, descriptor: Any, given: Mapping[str, Any]) -> Attention:
+        """Read attention options; small ones are kept for the next call. Raises: InputError."""
+        if "attention" not in descriptor.fields_by_name:
+            return NO_ATTENTION
+        value = given.get("attention")
+        if value is None:  # Generate alone does without
+            return NO_ATTENTION if "instance" in descriptor.fields_by_name else self._options(b"{}")
+        data = orjson.dumps(value)
+        return self._options(data) if len(data) <= SMALL_OPTIONS else _read_options(value, is_large=True)
+
+    def _page(self, body: Body, request: HttpRequest, call: Call) -> HttpResponse:
+        self._core.hold_answer(len(body), call)
+        return _response(body, request.wants_bytes)
 
 
 def _events(path: str, name: str, handle: Callable[[HttpRequest, Call], AsyncGenerator[bytes, None]]) -> EventsHttp:
@@ -131,29 +215,37 @@ def error_body(failure: Failure) -> Any:
 
 def error_event(failure: Failure) -> bytes:
     """Give the last event of a stream that fails."""
-    return _framed("error", written(error_body(failure)))
+    return b"event: error\ndata: %s\n\n" % written(error_body(failure))
 
 
-def _event(kind: type[Message], data: bytes) -> bytes:
-    message = kind.FromString(data)
-    name = message.WhichOneof("event")
-    assert name is not None
-    return _framed(name, message_json(message))
+def _response(body: Body, as_bytes: bool) -> HttpResponse:
+    if not as_bytes:
+        return HttpResponse([body.json])
+    return HttpResponse([body.json, *body.arrays], BYTES, headers={JSON_LENGTH_HEADER: str(len(body.json))})
 
 
-def _framed(name: str, data: bytes) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
-
-
-def _addressed(message: M, names: Mapping[str, str]) -> M:
-    """Set the model of a request by the path. Raises: InputError where the request names one itself."""
-    if message.HasField("model"):
-        raise InputError("model", "is stated by the path; leave it out of the request")
-    model: Any = message.model  # type: ignore[attr-defined]
-    model.name = names["name"]
+def _address(names: Mapping[str, str]) -> tuple[str, int]:
+    """Read the model of a request, and its version, from its path. Raises: InputError."""
     version = names.get("version")
-    if version is not None:
-        if not _VERSION.fullmatch(version) or int(version) >= 2**31:
-            raise InputError("version", f"is {version[:20]!r} in the path; it is a whole number from 1")
-        model.version = int(version)
-    return message
+    if version is None:
+        return names["name"], 0
+    if not _VERSION.fullmatch(version) or int(version) >= 2**31:
+        raise InputError("version", f"is {version[:20]!r} in the path; it is a whole number from 1")
+    return names["name"], int(version)
+
+
+def _list_entry(status: VersionStatus[Model]) -> bytes:
+    return written(json_format.MessageToDict(status_message(status)))
+
+
+def _joined(entries: Sequence[bytes]) -> bytes:
+    return b'{"models":[%s]}' % b",".join(entries) if entries else b"{}"
+
+
+def _parsed_options(data: bytes) -> Attention:
+    return _read_options(orjson.loads(data))
+
+
+def _read_options(value: Any, *, is_large: bool = False) -> Attention:
+    message = read_message(attention_pb2.AttentionOptions, value, ("attention",))
+    return attention_of(message, is_large=is_large)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from limelight.v1 import model_pb2
-from limelight_bundle.errors import InputError
+from limelight_bundle.errors import InputError, Path
 from limelight_bundle.values import Array, Audio, Image, Instance, Pair, Sentences, TensorValue, Text, Value
 from limelight_service.codecs.oip.contents import InputTensor
 from limelight_service.codecs.oip.datatypes import BYTES, of_wire
@@ -26,9 +26,9 @@ class TensorRows:
     def __len__(self) -> int:
         return self._rows
 
-    def path(self, place: int) -> str:
+    def path(self, place: int) -> Path:
         """Give the path of a row."""
-        return f"rows[{place}]"
+        return ("rows", place)
 
     def has_files(self, schema: ModelSchema) -> bool:
         """Tell whether some input is an image or a recording."""
@@ -75,7 +75,7 @@ def _value(
             return Audio(_only(tensor, row))
         case model_pb2.INPUT_KIND_PAIR:
             if row.shape != (2,):
-                raise InputError(f"{tensor.field}.shape", f"is {_shape(tensor)}; a pair of texts is [rows, 2]")
+                raise InputError((*tensor.path, "shape"), f"is {_shape(tensor)}; a pair of texts is [rows, 2]")
             return Pair(_text(tensor, place, elements[0]), _text(tensor, place, elements[1]))
         case model_pb2.INPUT_KIND_DOCUMENT if row.ndim == 1 and len(elements) > 1:
             texts = [_text(tensor, place, each) for each in elements]
@@ -93,16 +93,16 @@ def _check_described(tensor: InputTensor, described: model_pb2.TensorDescription
     """Check type and axes in the words of this protocol; sizes and values are checked where the row is made."""
     wanted = of_wire(described.data_type)
     if tensor.type is not wanted:
-        raise InputError(f"{tensor.field}.datatype", f"is {tensor.type.name}; {tensor.name} takes {wanted.name}")
+        raise InputError((*tensor.path, "datatype"), f"is {tensor.type.name}; {tensor.name} takes {wanted.name}")
     axes = ["rows", *(each.name for each in described.dimensions)]
     if tensor.array.ndim != len(axes):
-        raise InputError(f"{tensor.field}.shape", f"is {_shape(tensor)}; {tensor.name} takes [{', '.join(axes)}]")
+        raise InputError((*tensor.path, "shape"), f"is {_shape(tensor)}; {tensor.name} takes [{', '.join(axes)}]")
 
 
 def _only(tensor: InputTensor, row: Array) -> bytes:
     """Give the one element of a row. Raises: InputError where there are others."""
     if row.shape not in ((), (1,)):
-        raise InputError(f"{tensor.field}.shape", f"is {_shape(tensor)}; {tensor.name[:64]} takes [rows] or [rows, 1]")
+        raise InputError((*tensor.path, "shape"), f"is {_shape(tensor)}; {tensor.name[:64]} takes [rows] or [rows, 1]")
     element: bytes = row.reshape(-1)[0]
     return element
 
@@ -111,7 +111,7 @@ def _text(tensor: InputTensor, place: int, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{tensor.field}", f"has in row {place} a text that is not UTF-8") from error
+        raise InputError(tensor.path, f"has in row {place} a text that is not UTF-8") from error
 
 
 def _shape(tensor: InputTensor) -> list[int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from limelight.v1 import model_pb2
-from limelight_bundle.errors import InputError
+from limelight_bundle.errors import InputError, Path
 from limelight_service.codecs.oip.datatypes import BYTES, FP32, FP64, INT32, DataType, of_wire
 from limelight_service.frontend.schema import ModelSchema
 
@@ -51,12 +51,12 @@ class OutputCatalogue:
         self.label_sets = tuple(_label_sets(description))
         self._known = {each.name: each for each in _first_of_name([*self.usual, *self.maps, *self.label_sets])}
 
-    def find(self, name: str, field: str) -> Output:
+    def find(self, name: str, path: Path) -> Output:
         """Find an output. Raises: InputError naming what there is."""
         found = self._known.get(name)
         if found is None:
             there = ", ".join(self._known)
-            raise InputError(field, f"is {name[:_LONGEST]!r}, which the model lacks; it has {there}")
+            raise InputError(path, f"is {name[:_LONGEST]!r}, which the model lacks; it has {there}")
         return found
 
 

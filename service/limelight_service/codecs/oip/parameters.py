@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Collection, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from limelight_bundle.errors import InputError
+from limelight_bundle.errors import InputError, Path
 from limelight_service.open_inference import open_inference_pb2 as pb
 
 OURS = "limelight_"
@@ -17,19 +17,44 @@ _INDEX = re.compile(r"\s{0,16}-?[0-9]{1,10}\s{0,16}")
 _INT32 = range(-(2**31), 2**31)
 
 M = TypeVar("M", bound=Message)
+C = TypeVar("C")
+
+Value = bool | int | float | str | None
+"""Of a parameter; None for one that has none."""
+
+
+def parameter_values(entries: Mapping[str, pb.InferParameter]) -> dict[str, Value]:
+    """Give the values of a message's parameters."""
+    found: dict[str, Value] = {}
+    for name, entry in entries.items():
+        choice = entry.WhichOneof("parameter_choice")
+        found[name] = None if choice is None else getattr(entry, choice)
+    return found
+
+
+def set_parameters(entries: Any, values: Mapping[str, Value]) -> None:
+    """Put values into a message's parameters."""
+    for name, value in values.items():
+        match value:
+            case bool():
+                entries[name].bool_param = value
+            case int():
+                entries[name].int64_param = value
+            case str():
+                entries[name].string_param = value
 
 
 class Parameters:
-    """The parameters of a request or of one of its outputs. field: path of what has them; empty for the request.
+    """The parameters of a request or of one of its outputs. path: of what has them; empty for the request.
 
     Raises: InputError for a name that begins with `limelight_` and is none of `known`, and for names of `refused`.
     """
 
     def __init__(
-        self, entries: Mapping[str, pb.InferParameter], field: str, known: Collection[str], refused: Mapping[str, str]
+        self, entries: Mapping[str, Value], path: Path, known: Collection[str], refused: Mapping[str, str]
     ) -> None:
         self._entries = entries
-        self._field = field
+        self._path = path
         for name in entries:
             if name in refused:
                 raise InputError(self.path(name), refused[name])
@@ -40,9 +65,9 @@ class Parameters:
     def __contains__(self, name: str) -> bool:
         return name in self._entries
 
-    def path(self, name: str) -> str:
+    def path(self, name: str) -> Path:
         """Give the path of a parameter."""
-        return f'{self._field}.parameters["{name}"]'.removeprefix(".")
+        return (*self._path, "parameters", name)
 
     def integer(self, name: str, default: int) -> int:
         """Read a whole number. Raises: InputError where it is something else."""
@@ -69,10 +94,10 @@ class Parameters:
             raise self._wrong(name, "true or false (bool_param)")
         return value
 
-    def choice(self, name: str, choices: Mapping[str, int]) -> int:
-        """Read one of some words; 0 where it is not set. Raises: InputError naming them."""
+    def choice(self, name: str, choices: Mapping[str, C]) -> C | None:
+        """Read one of some words; None where it is not set. Raises: InputError naming them."""
         if name not in self:
-            return 0
+            return None
         value = self._value(name)
         if not isinstance(value, str) or value not in choices:
             raise self._wrong(name, f"one of {', '.join(choices)} (string_param)")
@@ -114,11 +139,9 @@ class Parameters:
         return value
 
     def _value(self, name: str) -> bool | int | str | float:
-        entry = self._entries[name]
-        choice = entry.WhichOneof("parameter_choice")
-        if choice is None:
+        value = self._entries[name]
+        if value is None:
             raise InputError(self.path(name), "has no value")
-        value: bool | int | str | float = getattr(entry, choice)
         return value
 
     def _wrong(self, name: str, wanted: str) -> InputError:

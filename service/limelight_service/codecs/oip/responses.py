@@ -6,18 +6,20 @@ Rows that differ in size are filled up to the largest with zeros (BYTES: with em
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from limelight_bundle.errors import TooLargeError
 from limelight_bundle.maps import SCORES
 from limelight_bundle.rows import Labels
 from limelight_bundle.values import Array
 from limelight_service.attention.plan import rollout_description
+from limelight_service.codecs.answers import check_size
+from limelight_service.codecs.framing import Frame
 from limelight_service.codecs.oip.datatypes import BYTES, DataType, of_dtype
 from limelight_service.codecs.oip.outputs import Output, Source
-from limelight_service.codecs.v1.framing import Frame
+from limelight_service.codecs.oip.parameters import Value, set_parameters
+from limelight_service.codecs.oip.requests import InferCall
 from limelight_service.frontend.calls import CheckedCall, Inference, Prediction
 from limelight_service.frontend.results import Boxes, Classes, Embedding, Numbers, Spans, Tags, TypedResult
 from limelight_service.ipc.boundary import MapResult, TokenResult
@@ -37,21 +39,49 @@ class Tensor:
     name: str
     rows: Sequence[Array]
 
+    @property
+    def type(self) -> DataType:
+        """The type of its elements."""
+        return of_dtype(self.rows[0].dtype)
 
-def infer_response(inference: Inference, message: pb.ModelInferRequest, wanted: Sequence[Output], raw: bool) -> bytes:
+    def whole(self) -> tuple[Sequence[Array], dict[str, Value]]:
+        """Give the rows filled up to the largest, and the parameter that tells where each ends."""
+        rows = self.rows
+        if all(each.shape == rows[0].shape for each in rows):
+            return rows, {}
+        shapes = json.dumps([list(each.shape) for each in rows], separators=(",", ":"))
+        return list(filled(rows)), {SHAPES: shapes}
+
+
+@dataclass(frozen=True)
+class InferAnswer:
+    """An answer, whatever form it is sent in."""
+
+    model: str
+    version: int
+    id: str
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    outputs: Sequence[Tensor] = ()
+
+
+def infer_answer(inference: Inference, call: InferCall) -> InferAnswer:
+    """Make the answer to a request."""
+    head = _head(inference.checked, inference.parts, call.asked.id)
+    return replace(head, outputs=list(_tensors(inference, call.wanted)))
+
+
+def infer_response(inference: Inference, call: InferCall) -> bytes:
     """Serialize the answer to a request. Raises: TooLargeError."""
-    head = _head(inference.checked, inference.parts, message)
-    frame = framed(head, _tensors(inference, wanted), raw)
-    _check_size(frame, inference.checked)
+    frame = framed(infer_answer(inference, call), call.asked.is_raw)
+    check_size(frame.size, inference.checked, "outputs")
     return frame.joined()
 
 
-def stream_response(inference: Inference, message: pb.ModelInferRequest, wanted: Sequence[Output], raw: bool) -> bytes:
+def stream_response(inference: Inference, call: InferCall) -> bytes:
     """Serialize the one answer of a stream to a request. Raises: TooLargeError."""
-    head = _head(inference.checked, inference.parts, message)
-    head.parameters[FINAL].bool_param = True
-    frame = framed(head, _tensors(inference, wanted), raw)
-    _check_size(frame, inference.checked)
+    answer = infer_answer(inference, call)
+    frame = framed(replace(answer, parameters={**answer.parameters, FINAL: True}), call.asked.is_raw)
+    check_size(frame.size, inference.checked, "outputs")
     return _of_stream(frame)
 
 
@@ -61,27 +91,18 @@ class TokenResponses:
     labels: sets that the inputs decide.
     """
 
-    def __init__(
-        self,
-        checked: CheckedCall,
-        labels: Mapping[str, Labels],
-        message: pb.ModelInferRequest,
-        wanted: Sequence[Output],
-        raw: bool,
-    ) -> None:
+    def __init__(self, checked: CheckedCall, labels: Mapping[str, Labels], call: InferCall) -> None:
         self._checked = checked
         self._labels = labels
-        self._message = message
-        self._wanted = wanted
-        self._raw = raw
+        self._call = call
         self._tokens = 0
         self._sequence = next(each.name for each in checked.schema.results if each.HasField("sequence"))
 
     def token(self, token: TokenResult) -> bytes:
         """Serialize the answer for one token: the text that it adds, its id, its row of each map."""
         self._tokens += 1
-        head = self._head()
-        head.parameters[FINAL].bool_param = False
+        served = self._checked.schema.served
+        head = InferAnswer(served.name, served.version, self._call.asked.id, {FINAL: False})
         values = {
             "": _strings([token.delta]),
             ".token_ids": np.array([[token.token_id]], np.int32),
@@ -91,11 +112,13 @@ class TokenResponses:
 
     def end(self, prediction: Prediction) -> bytes:
         """Serialize the last answer: what no token brought, which for beam search is everything."""
-        head = _head(self._checked, [prediction], self._message)
-        head.parameters[FINAL].bool_param = True
-        sequence = prediction.result.sequences[0]
-        head.parameters["limelight_text"].string_param = sequence.text
-        head.parameters["limelight_finish_reason"].string_param = sequence.finish_reason.value
+        head, sequence = _head(self._checked, [prediction], self._call.asked.id), prediction.result.sequences[0]
+        told: dict[str, Value] = {
+            FINAL: True,
+            "limelight_text": sequence.text,
+            "limelight_finish_reason": sequence.finish_reason.value,
+        }
+        head = replace(head, parameters={**head.parameters, **told})
         values: dict[str, Array] = {
             "": _strings([""]),
             ".token_ids": np.zeros((1, 0), np.int32),
@@ -105,13 +128,9 @@ class TokenResponses:
             values = result_values(prediction.results[self._sequence])
         return self._framed(head, values, prediction.result.maps, prediction)
 
-    def _head(self) -> pb.ModelInferResponse:
-        served = self._checked.schema.served
-        return pb.ModelInferResponse(model_name=served.name, model_version=str(served.version), id=self._message.id)
-
     def _framed(
         self,
-        head: pb.ModelInferResponse,
+        head: InferAnswer,
         values: Mapping[str, Array],
         maps: Iterable[MapResult],
         last: Prediction | None = None,
@@ -120,7 +139,7 @@ class TokenResponses:
         axes = self._labels if last is None else last.axes
         by_name = {each.name: each for each in maps}
         tensors: list[Tensor] = []
-        for output in self._wanted:
+        for output in self._call.wanted:
             if output.source is Source.RESULT and output.of == self._sequence:
                 tensors.append(Tensor(output.name, [values[output.name.removeprefix(output.of)]]))
             elif output.source is Source.RESULT and last is not None:
@@ -131,7 +150,7 @@ class TokenResponses:
                 tensors += _map_tensors(output.name, [(by_name[output.of], axes)], quantity)
             elif output.source is Source.LABEL_SET and last is not None:
                 tensors.append(Tensor(output.name, [label_texts(axes[output.of])]))
-        return _of_stream(framed(head, tensors, self._raw))
+        return _of_stream(framed(replace(head, outputs=tensors), self._call.asked.is_raw))
 
 
 def error_response(request: pb.ModelInferRequest, code: str, message: str) -> pb.ModelStreamInferResponse:
@@ -253,54 +272,48 @@ def _map_tensors(name: str, found: Sequence[tuple[MapResult, Mapping[str, Labels
     return tensors
 
 
-def _head(
-    checked: CheckedCall, predictions: Sequence[Prediction], message: pb.ModelInferRequest
-) -> pb.ModelInferResponse:
+def _head(checked: CheckedCall, predictions: Sequence[Prediction], identity: str) -> InferAnswer:
     """Begin an answer with what made it. Times are those of the slowest row."""
     served, made = checked.schema.served, [each.provenance for each in predictions]
-    head = pb.ModelInferResponse(model_name=served.name, model_version=str(served.version), id=message.id)
-    parameters = head.parameters
-    parameters["limelight_digest"].string_param = served.digest
-    parameters["limelight_provider"].string_param = served.provider
-    parameters["limelight_batch_rows"].int64_param = max(each.batch_rows for each in made)
-    parameters["limelight_queue_ns"].int64_param = max(each.queue for each in made)
-    parameters["limelight_compute_ns"].int64_param = max(each.compute for each in made)
+    parameters: dict[str, Value] = {
+        "limelight_digest": served.digest,
+        "limelight_provider": served.provider,
+        "limelight_batch_rows": max(each.batch_rows for each in made),
+        "limelight_queue_ns": max(each.queue for each in made),
+        "limelight_compute_ns": max(each.compute for each in made),
+    }
     if any(each.truncated for each in predictions):
-        parameters["limelight_truncated"].string_param = json.dumps([each.truncated for each in predictions])
+        parameters["limelight_truncated"] = json.dumps([each.truncated for each in predictions])
     seeds = [each.result.seed for each in predictions]
     if any(each is not None for each in seeds):
-        parameters["limelight_seeds"].string_param = json.dumps(seeds)
-    return head
+        parameters["limelight_seeds"] = json.dumps(seeds)
+    return InferAnswer(served.name, served.version, identity, parameters)
 
 
-def framed(head: pb.ModelInferResponse, tensors: Iterable[Tensor], raw: bool) -> Frame:
+def framed(answer: InferAnswer, raw: bool) -> Frame:
     """Frame an answer. raw: its contents; typed ones where a tensor has a type that they cannot hold become raw too."""
-    found = list(tensors)
-    kinds = [of_dtype(each.rows[0].dtype) for each in found]
-    raw = raw or not all(kind.field for kind in kinds)
+    head = pb.ModelInferResponse(model_name=answer.model, model_version=str(answer.version), id=answer.id)
+    set_parameters(head.parameters, answer.parameters)
+    raw = raw or not all(each.type.field for each in answer.outputs)
     contents: list[Sequence[Array]] = []
-    for each, kind in zip(found, kinds, strict=True):
-        rows = each.rows
-        described = head.outputs.add(name=each.name, datatype=kind.name)
-        if any(one.shape != rows[0].shape for one in rows):
-            shapes = json.dumps([list(one.shape) for one in rows], separators=(",", ":"))
-            described.parameters[SHAPES].string_param = shapes
-            rows = filled(rows)  # type: ignore[assignment]  # its rows are arrays as well
-        described.shape.extend((len(rows), *rows[0].shape))
-        contents.append(rows)
-        if not raw:
-            of_type = getattr(described.contents, kind.field)
-            for one in rows:
-                of_type.extend(one.reshape(-1).tolist())
+    for each in answer.outputs:
+        kind, (rows, parameters) = each.type, each.whole()
+        described = head.outputs.add(name=each.name, datatype=kind.name, shape=(len(rows), *rows[0].shape))
+        set_parameters(described.parameters, parameters)
+        if raw:
+            contents.append(raw_contents(rows, kind))
+            continue
+        of_type = getattr(described.contents, kind.field)
+        for one in rows:
+            of_type.extend(one.reshape(-1).tolist())
     frame = Frame(head.SerializeToString())
-    if raw:
-        for rows, kind in zip(contents, kinds, strict=True):
-            frame.put_contents(pb.ModelInferResponse.RAW_OUTPUT_CONTENTS_FIELD_NUMBER, _bytes_of(rows, kind))
+    for arrays in contents:
+        frame.put_contents(pb.ModelInferResponse.RAW_OUTPUT_CONTENTS_FIELD_NUMBER, arrays)
     return frame
 
 
-def _bytes_of(rows: Sequence[Array], kind: DataType) -> Sequence[Array]:
-    """Give rows whose bytes are those of raw contents."""
+def raw_contents(rows: Sequence[Array], kind: DataType) -> Sequence[Array]:
+    """Give arrays whose bytes are the raw contents of rows."""
     if kind is not BYTES:
         return [np.ascontiguousarray(each, kind.dtype) for each in rows]
     parts = [len(each).to_bytes(_LENGTH, "little") + each for row in rows for each in row.reshape(-1)]
@@ -311,12 +324,6 @@ def _of_stream(frame: Frame) -> bytes:
     whole = Frame()
     whole.put(pb.ModelStreamInferResponse.INFER_RESPONSE_FIELD_NUMBER, frame)
     return whole.joined()
-
-
-def _check_size(frame: Frame, checked: CheckedCall) -> None:
-    limit = checked.wanted.limit
-    if frame.size > limit:  # only where an axis has no limit in the model's description
-        raise TooLargeError("outputs", f"need an answer of {frame.size} bytes; at most {limit} are allowed")
 
 
 def _strings(texts: Iterable[str]) -> Array:

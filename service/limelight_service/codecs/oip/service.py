@@ -1,20 +1,28 @@
 """`inference.GRPCInferenceService`: each method translates a message, calls the core, and translates the answer."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sized
 from contextlib import aclosing
 from functools import partial
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from limelight.base.version import version as installed
 from limelight_bundle.errors import InputError
 from limelight_service.codecs.oip.metadata import configuration, metadata
 from limelight_service.codecs.oip.outputs import OutputCatalogue
-from limelight_service.codecs.oip.requests import InferCall, deadline_of, infer_call, version_of
+from limelight_service.codecs.oip.requests import (
+    InferCall,
+    InferRequest,
+    deadline_of,
+    infer_call,
+    request_of,
+    version_of,
+)
 from limelight_service.codecs.oip.responses import TokenResponses, error_response, infer_response, stream_response
 from limelight_service.codecs.oip.statistics import statistics_message
 from limelight_service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
 from limelight_service.frontend.call import Call
-from limelight_service.frontend.calls import AnswerEncoder
+from limelight_service.frontend.calls import AnswerEncoder, Inference
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.models import Model
 from limelight_service.frontend.schema import ModelSchema
@@ -28,7 +36,8 @@ from limelight_service.repository.catalogue import State, VersionStatus
 SERVICE = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 EXTENSIONS = ("model_configuration", "model_repository", "parameters", "statistics", "limelight_attention")
 _STATES = {State.LOADING: "LOADING", State.READY: "READY", State.FAILED: "UNAVAILABLE"}
-_LARGE_REQUEST = 16 * 1024  # bytes from which it is translated on a thread
+
+S = TypeVar("S", bound=Sized)
 
 
 class InferenceService:
@@ -94,14 +103,26 @@ class InferenceService:
 
     async def model_infer(self, message: pb.ModelInferRequest, call: Call) -> bytes:
         """Answer every row."""
-        _, translated = await self._translated(message, call)
-        return await self._answered(translated, message, call)
+        return await self.infer(message.model_name, message.model_version, request_of(message), infer_response, call)
+
+    async def infer(
+        self,
+        name: str,
+        version: str,
+        asked: InferRequest,
+        encode: Callable[[Inference, InferCall], S],
+        call: Call,
+    ) -> S:
+        """Answer a request in any form of the protocol. encode: writes the answer."""
+        _, translated = await self._translated(name, version, asked, call)
+        return await self._answered(translated, encode, call)
 
     async def model_stream_infer(self, message: pb.ModelInferRequest, call: Call) -> AsyncGenerator[bytes, None]:
         """Answer one request of a stream: token by token where the model generates."""
-        model, translated = await self._translated(message, call)
+        asked = request_of(message)
+        model, translated = await self._translated(message.model_name, message.model_version, asked, call)
         if not model.schema.generates:
-            yield await self._answered(translated, message, call, stream=True)
+            yield await self._answered(translated, stream_response, call)
             return
         if len(translated.request.instances) != 1:
             raise InputError("rows", f"are {len(translated.request.instances)}; a stream generates one row a request")
@@ -111,8 +132,7 @@ class InferenceService:
                 async for event in events:
                     if isinstance(event, tuple):
                         checked, prepared, _ = event
-                        labels = prepared.row.labels
-                        responses = TokenResponses(checked, labels, message, translated.wanted, translated.is_raw)
+                        responses = TokenResponses(checked, prepared.row.labels, translated)
                         continue
                     assert responses is not None
                     if isinstance(event, TokenResult):
@@ -153,7 +173,7 @@ class InferenceService:
         """Load the highest version of a model that the folder has. Raises: ModelRefusedError where it is refused."""
         _check_repository(message.repository_name, message.model_name)
         for name in message.parameters:
-            raise InputError(f'parameters["{name[:64]}"]', "is not supported: models come from the repository's folder")
+            raise InputError(("parameters", name[:64]), "is not supported: models come from the repository's folder")
         _check_loaded(await self._core.load(message.model_name, 0, call))
         return pb.RepositoryModelLoadResponse()
 
@@ -163,25 +183,20 @@ class InferenceService:
         """Unload all versions of a model."""
         _check_repository(message.repository_name, message.model_name)
         for name in message.parameters.keys() - {"unload_dependents"}:
-            raise InputError(f'parameters["{name[:64]}"]', "is no parameter here; there is unload_dependents")
+            raise InputError(("parameters", name[:64]), "is no parameter here; there is unload_dependents")
         await self._core.unload_all(message.model_name, call)
         return pb.RepositoryModelUnloadResponse()
 
-    async def _translated(self, message: pb.ModelInferRequest, call: Call) -> tuple[Model, InferCall]:
+    async def _translated(self, name: str, version: str, asked: InferRequest, call: Call) -> tuple[Model, InferCall]:
         """Find the model of a request, and translate it: a large one on a thread."""
-        call.deadline = deadline_of(message, call)
-        model = self._found(message.model_name, message.model_version, "model_version", call)
-        translate = partial(infer_call, message, model, self._outputs(model.schema))
-        is_large = message.ByteSize() >= _LARGE_REQUEST
-        return model, await self._core.on_thread(translate, call) if is_large else translate()
+        call.deadline = deadline_of(asked, call)
+        model = self._found(name, version, "model_version", call)
+        translate = partial(infer_call, asked, model, self._outputs(model.schema))
+        return model, await self._core.on_thread(translate, call) if asked.is_large else translate()
 
-    async def _answered(
-        self, translated: InferCall, message: pb.ModelInferRequest, call: Call, *, stream: bool = False
-    ) -> bytes:
-        encode = stream_response if stream else infer_response
+    async def _answered(self, translated: InferCall, encode: Callable[[Inference, InferCall], S], call: Call) -> S:
         try:
-            wanted, raw = translated.wanted, translated.is_raw
-            encoder = AnswerEncoder(lambda inference: encode(inference, message, wanted, raw))
+            encoder = AnswerEncoder(lambda inference: encode(inference, translated))
             return await self._core.answer(translated.request, encoder, call)
         except InputError as error:
             raise translated.paths.translated(error) from error

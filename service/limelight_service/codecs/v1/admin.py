@@ -2,7 +2,7 @@
 
 from limelight.v1 import admin_pb2
 from limelight_bundle.errors import InputError
-from limelight_service.codecs.v1.status import status_message
+from limelight_service.codecs.status import status_message
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.transport.methods import Method, UnaryMethod

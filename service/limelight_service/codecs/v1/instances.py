@@ -3,21 +3,22 @@
 from collections.abc import Sequence
 
 from limelight.v1 import values_pb2
-from limelight_bundle.errors import InputError
+from limelight_bundle.errors import Path
 from limelight_bundle.values import Instance
-from limelight_bundle.wire import instance_from_wire, to_array
-from limelight_service.frontend.interventions import MOST_INTERVENTIONS, Change, Intervention
+from limelight_bundle.wire import instance_from_wire
+from limelight_service.codecs.messages import interventions
+from limelight_service.frontend.interventions import Intervention
 from limelight_service.frontend.schema import ModelSchema
 
 _FILES, _TENSORS = frozenset({"image", "audio"}), frozenset({"tensor"})
 
 
 class MessageInstances:
-    """Instances of a message, an `InstanceSource` of the frontend. field: path of one, `instances[{}]`."""
+    """Instances of a message, an `InstanceSource` of the frontend. path: of the only one; None for `instances`."""
 
-    def __init__(self, messages: Sequence[values_pb2.Instance], field: str) -> None:
+    def __init__(self, messages: Sequence[values_pb2.Instance], path: Path | None = None) -> None:
         self._messages = messages
-        self._field = field
+        self._path = path
         self.size, self.has_interventions = 0, False
         kinds = set[str | None]()
         for each in messages:
@@ -32,9 +33,9 @@ class MessageInstances:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def path(self, place: int) -> str:
+    def path(self, place: int) -> Path:
         """Give the path of an instance in the request."""
-        return self._field.format(place)
+        return ("instances", place) if self._path is None else self._path
 
     def has_files(self, schema: ModelSchema) -> bool:
         """Tell whether some value is an image or a recording."""
@@ -46,22 +47,9 @@ class MessageInstances:
 
     def interventions(self, place: int) -> Sequence[Intervention]:
         """Translate the interventions of an instance. Raises: InputError: too many, or a tensor is inconsistent."""
-        given, field = self._messages[place].interventions, f"{self.path(place)}.interventions"
-        if len(given) > MOST_INTERVENTIONS:
-            raise InputError(
-                field, f"are {len(given)}; at most {MOST_INTERVENTIONS} are allowed: name several heads in one"
-            )
-        return [_intervention(each, f"{field}[{number}]") for number, each in enumerate(given)]
+        return interventions(self._messages[place].interventions, (*self.path(place), "interventions"))
 
     def seed(self, place: int) -> int | None:
         """Give the seed of an instance; None where there is none."""
         message = self._messages[place]
         return message.seed if message.HasField("seed") else None
-
-
-def _intervention(message: values_pb2.Intervention, field: str) -> Intervention:
-    change = message.WhichOneof("change")
-    values = None
-    if change in ("head_scales", "weights"):
-        values = to_array(getattr(message, change), f"{field}.{change}")
-    return Intervention(field, message.map, Change(change or ""), values, message.heads, message.queries)

@@ -1,57 +1,33 @@
 """Answers as serialized messages."""
 
 import time
-from collections.abc import Iterable, Mapping
-from weakref import WeakKeyDictionary
+from collections.abc import Iterable
 
-from limelight.v1 import model_pb2
 from limelight.v1 import service_pb2 as pb
-from limelight_bundle.errors import TooLargeError
-from limelight_bundle.label_sets import fixed_labels
 from limelight_bundle.rows import Labels
 from limelight_bundle.wire import labels_to_wire
-from limelight_service.attention.labels import key_groups_of, planned_labels
-from limelight_service.attention.options import HeadReduction
-from limelight_service.attention.plan import AttentionPlan, is_signed, rollout_description
-from limelight_service.attention.select import SelectedMap, indices
-from limelight_service.codecs.v1.framing import Frame
+from limelight_service.attention.labels import planned_labels
+from limelight_service.attention.plan import AttentionPlan
+from limelight_service.codecs.answers import StreamSums, check_size, described_maps, streamed_head
+from limelight_service.codecs.framing import Frame
 from limelight_service.codecs.v1.maps import frame_map, map_header, put_arrays
 from limelight_service.codecs.v1.results import fill_result, sequence_message
 from limelight_service.frontend.calls import AnswerEncoder, CheckedCall, Inference, Prediction, PreparedInstance
-from limelight_service.frontend.schema import ModelSchema
 from limelight_service.ipc.boundary import (
     ChunkResult,
     GenerationBegun,
     MapResult,
     SequenceResult,
     StreamBegun,
-    StreamedMap,
     TokenResult,
 )
 
 _ENTRY_KEY, _ENTRY_VALUE = 1, 2  # of an entry of a map field
 
 
-class LabelEncoder:
-    """Serializes label sets; one that is the same for every instance of a model is serialized once."""
-
-    def __init__(self) -> None:
-        self._fixed: WeakKeyDictionary[ModelSchema, Mapping[str, bytes]] = WeakKeyDictionary()
-
-    def __call__(self, schema: ModelSchema, labels: Labels) -> bytes:
-        """Serialize a label set of a model."""
-        placed = labels.grid is not None and labels.grid.HasField("region")
-        cut = len(labels.special) > 0  # of frames, which end with the recording
-        fixed = None if placed or cut else self._of(schema).get(labels.name)
-        return labels_to_wire(labels).SerializeToString() if fixed is None else fixed
-
-    def _of(self, schema: ModelSchema) -> Mapping[str, bytes]:
-        found = self._fixed.get(schema)
-        if found is None:
-            fixed = fixed_labels(schema.description).items()
-            found = {name: labels_to_wire(labels).SerializeToString() for name, labels in fixed}
-            self._fixed[schema] = found
-        return found
+def label_set(labels: Labels) -> bytes:
+    """Serialize a label set."""
+    return labels_to_wire(labels).SerializeToString()
 
 
 def _predicted(checked: CheckedCall, prediction: Prediction) -> Frame:
@@ -82,7 +58,7 @@ def _whole(inference: Inference) -> bytes:
     whole = Frame()
     for each in inference.parts:
         whole.extend(each)
-    _check_size(whole, inference.checked)
+    check_size(whole.size, inference.checked)
     return whole.joined()
 
 
@@ -98,12 +74,7 @@ class MapStreamMessages:
         self._checked = checked
         self._plan = checked.plan
         self._place = place
-        self._end = pb.AttendStreamEnd()
-
-    @property
-    def nanoseconds(self) -> int:
-        """Time spent on reducing and encoding chunks so far."""
-        return self._end.encode_nanoseconds
+        self.sums = StreamSums()
 
     def begin(self, prediction: Prediction, begun: StreamBegun) -> bytes:
         """Serialize the first message. Raises: TooLargeError; InputError for keys that the instance lacks."""
@@ -112,10 +83,10 @@ class MapStreamMessages:
         framed = _prediction(prediction, time.perf_counter_ns(), made)
         start.put(pb.AttendStreamStart.PREDICTION_FIELD_NUMBER, framed)
         for selected, streamed in zip(self._plan.selected, begun.maps, strict=True):
-            start.put(pb.AttendStreamStart.MAPS_FIELD_NUMBER, self._streamed(selected, streamed))
-        limit = self._checked.wanted.limit
-        if start.size > limit:  # only where an axis has no limit in the model's description
-            raise TooLargeError("instances", f"need a message of {start.size} bytes; at most {limit} are allowed")
+            head, shape = streamed_head(self._plan, selected, streamed)
+            data = pb.StreamedMap(map=map_header(head), shape=shape).SerializeToString()
+            start.put(pb.AttendStreamStart.MAPS_FIELD_NUMBER, data)
+        check_size(start.size, self._checked, what="need a message")
         return self._message(pb.AttendStreamResponse.START_FIELD_NUMBER, start)
 
     def chunk(self, chunk: ChunkResult) -> bytes:
@@ -132,46 +103,14 @@ class MapStreamMessages:
         frame = Frame(small.SerializeToString())
         put_arrays(frame, pb.AttentionChunk, chunk.map)
         data = self._message(pb.AttendStreamResponse.CHUNK_FIELD_NUMBER, frame)
-        limit = self._checked.wanted.limit
-        if len(data) > limit:
-            raise TooLargeError("attention", f"needs a message of {len(data)} bytes; at most {limit} are allowed")
-        end = self._end
-        end.chunks += 1
-        end.weights_bytes += chunk.map.weights.nbytes
-        end.queue_nanoseconds += chunk.timing.queue
-        end.compute_nanoseconds += chunk.timing.compute
-        end.encode_nanoseconds += chunk.reduce_nanoseconds + time.perf_counter_ns() - started
+        check_size(len(data), self._checked, "attention", "needs a message")
+        self.sums.add(chunk, started)
         return data
 
     def end(self) -> bytes:
         """Serialize the last message."""
-        return self._message(pb.AttendStreamResponse.END_FIELD_NUMBER, Frame(self._end.SerializeToString()))
-
-    def _streamed(self, selected: SelectedMap, streamed: StreamedMap) -> bytes:
-        plan, description = self._plan, selected.description
-        options = plan.options
-        wanted = indices(selected.keys, streamed.keys, f"keys of {description.name}")
-        keys = streamed.keys if wanted is None else len(wanted)
-        key_labels = description.key_labels
-        _, groups = plan.groups_of(description)
-        if groups is not None:
-            wanted, keys, key_labels = None, len(groups.names), key_groups_of(groups.label_set)
-        heads = len(selected.heads) if options.reduce_heads is HeadReduction.NONE else 1
-        header = map_header(
-            description,
-            options.quantity,
-            heads=selected.heads,
-            reduction=options.reduce_heads,
-            queries=None if selected.queries is None else streamed.queries,
-            keys=wanted,
-            query_labels=description.query_labels,
-            key_labels=key_labels,
-            normalised=False,
-            signed=is_signed(description, options.quantity),
-        )
-        features = [description.features] if description.features else []
-        shape = [heads, len(streamed.queries), keys, *features]
-        return pb.StreamedMap(map=header, shape=shape).SerializeToString()
+        sums = pb.AttendStreamEnd(**vars(self.sums))
+        return self._message(pb.AttendStreamResponse.END_FIELD_NUMBER, Frame(sums.SerializeToString()))
 
     def _message(self, number: int, content: Frame) -> bytes:
         whole = Frame(pb.AttendStreamResponse(instance=self._place).SerializeToString())
@@ -194,10 +133,10 @@ class GenerationMessages:
             start.put(fields.LABEL_SETS_FIELD_NUMBER, labels)
         for put_in in begun.labels:
             if put_in.name in wanted.labels:
-                start.put(fields.LABEL_SETS_FIELD_NUMBER, labels_to_wire(put_in).SerializeToString())
+                start.put(fields.LABEL_SETS_FIELD_NUMBER, label_set(put_in))
         if wanted.plan is not None:
             for made in planned_labels(wanted.plan.key_groups):
-                start.put(fields.LABEL_SETS_FIELD_NUMBER, labels_to_wire(made).SerializeToString())
+                start.put(fields.LABEL_SETS_FIELD_NUMBER, label_set(made))
         return _event(pb.GenerateResponse.START_FIELD_NUMBER, start)
 
     def token(self, token: TokenResult) -> bytes:
@@ -234,10 +173,10 @@ def _prediction(prediction: Prediction, started: int, made: Iterable[Labels] = (
         fill_result(small.results.add(name=name), typed)
     large = Frame()
     for labels in prediction.labels.values():
-        data = labels if isinstance(labels, bytes) else labels_to_wire(labels).SerializeToString()
+        data = labels if isinstance(labels, bytes) else label_set(labels)
         large.put(pb.Prediction.LABEL_SETS_FIELD_NUMBER, data)
     for each in (*made, *prediction.derived_labels):
-        large.put(pb.Prediction.LABEL_SETS_FIELD_NUMBER, labels_to_wire(each).SerializeToString())
+        large.put(pb.Prediction.LABEL_SETS_FIELD_NUMBER, label_set(each))
     for name, array in prediction.outputs.items():
         entry = Frame()
         entry.put(_ENTRY_KEY, name.encode())
@@ -253,26 +192,15 @@ def _sequence(number: int, other: SequenceResult, plan: AttentionPlan) -> Frame:
     """Frame the maps of one further sequence, and the label sets that are its own."""
     frame = Frame(pb.SequenceAttention(sequence=number).SerializeToString())
     for each in other.labels:
-        frame.put(pb.SequenceAttention.LABEL_SETS_FIELD_NUMBER, labels_to_wire(each).SerializeToString())
+        frame.put(pb.SequenceAttention.LABEL_SETS_FIELD_NUMBER, label_set(each))
     _put_maps(frame, pb.SequenceAttention.MAPS_FIELD_NUMBER, other.maps, plan)
     return frame
 
 
 def _put_maps(frame: Frame, number: int, maps: Iterable[MapResult], plan: AttentionPlan | None) -> None:
-    if plan is None:
-        return
-    descriptions = _by_name(plan)
-    for each in maps:
-        frame.put(number, frame_map(each, descriptions[each.name], plan.options.quantity))
-
-
-def _by_name(plan: AttentionPlan) -> Mapping[str, model_pb2.MapDescription]:
-    """Give the descriptions of a plan's maps, and of the rollouts that replace some, by name."""
-    found = {each.description.name: each.description for each in plan.selected}
-    for members in plan.stacks.values():
-        rolled = rollout_description(members)
-        found[rolled.name] = rolled
-    return found
+    for each, description in described_maps(maps, plan):
+        assert plan is not None
+        frame.put(number, frame_map(each, description, plan.options.quantity))
 
 
 def _fill_provenance(message: pb.Provenance, prediction: Prediction, started: int) -> None:
@@ -288,12 +216,6 @@ def _fill_provenance(message: pb.Provenance, prediction: Prediction, started: in
     message.compute_nanoseconds = made.compute
     message.preprocess_nanoseconds = made.preprocess
     message.encode_nanoseconds = prediction.result.reduce_nanoseconds + time.perf_counter_ns() - started
-
-
-def _check_size(frame: Frame, checked: CheckedCall) -> None:
-    limit = checked.wanted.limit
-    if frame.size > limit:  # only where an axis has no limit in the model's description
-        raise TooLargeError("instances", f"need an answer of {frame.size} bytes; at most {limit} are allowed")
 
 
 def _event(number: int, frame: Frame) -> bytes:

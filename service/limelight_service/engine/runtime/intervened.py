@@ -49,6 +49,6 @@ class Interventions:
                     f"put a weight of {most:.3g} on a key of {each.map} to which its query must not attend; set these "
                     f"weights to 0, as they are in the map that Attend returns"
                 )
-                path = f"instances[{job.index}]" if job.call.tell is None else "instance"
-                return InputError(f"{path}.interventions", reason)
+                path = ("instances", job.index) if job.call.tell is None else ("instance",)
+                return InputError((*path, "interventions"), reason)
         return None

@@ -44,8 +44,8 @@ def _first_row(folder: BundleFolder) -> Row:
         return Row(tensors, _sizes(bundle.description, tensors))
     from limelight_bundle.preprocess import Preprocessor  # an engine that has all tensors does without its libraries
 
-    example = instance_from_wire(bundle.description.examples[0], "examples[0]")
-    return Preprocessor(folder).row(example, field="examples[0]")
+    example = instance_from_wire(bundle.description.examples[0], ("examples", 0))
+    return Preprocessor(folder).row(example, field=("examples", 0))
 
 
 def _sizes(description: ModelDescription, tensors: Mapping[str, Array]) -> dict[str, int]:

@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 import numpy as np
 import orjson
-from starlette.datastructures import Headers
 
 from limelight_bundle.errors import InputError
 from limelight_bundle.values import Array
@@ -20,6 +19,7 @@ from limelight_service.frontend.http.connection import CONNECTION
 from limelight_service.frontend.http.failures import Failure, MediaTypeError, failure_of
 from limelight_service.frontend.http.methods import (
     EVENTS,
+    HEADERS,
     JSON,
     EventsHttp,
     HttpMethod,
@@ -77,7 +77,7 @@ class _Exchange:
         self._scope = scope
         self._receive = receive
         self._send_message = send
-        self._headers = Headers(scope=scope)
+        self._headers: Mapping[str, str] = scope[HEADERS]
         self._running = calls.lifecycle.begin(called, self._headers.get(REQUEST_ID_KEY), self._headers.items())
         self._call = self._running.call
         self._has_begun = False  # the answer
@@ -105,7 +105,7 @@ class _Exchange:
     async def _admitted(self) -> None:
         """Check who calls and how long it waits before anything of the body is read, then answer."""
         call, calls = self._call, self._calls
-        call.caller = calls.access.caller(self._headers.getlist("authorization"))
+        call.caller = calls.access.caller([self._headers["authorization"]] if "authorization" in self._headers else ())
         call.caller.check_method(self._method.name)
         call.deadline = _deadline(self._headers)
         self._running.enter(stream=isinstance(self._method, EventsHttp))
@@ -161,6 +161,9 @@ class _Exchange:
         parts = [_as_bytes(each) for each in response.parts]
         headers = {"content-type": response.media_type, "content-length": str(sum(map(len, parts)))}
         await self._begin(response.status, {**headers, **response.headers})
+        if len(parts) == 1 and len(parts[0]) <= _PIECE:  # less than what the transport takes without a wait
+            await self._pass(bytes(parts[0]), more=False)
+            return
         for part in parts:
             for start in range(0, len(part), _PIECE):
                 await self._pass(bytes(part[start : start + _PIECE]), more=True)
@@ -210,7 +213,7 @@ def _as_bytes(part: bytes | Array) -> memoryview:
     return memoryview(np.ascontiguousarray(part).reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # is a buffer
 
 
-def _deadline(headers: Headers) -> float | None:
+def _deadline(headers: Mapping[str, str]) -> float | None:
     """Read the time that the caller waits. Raises: InputError."""
     text = headers.get(TIMEOUT_HEADER)
     if text is None:
@@ -224,7 +227,7 @@ def _deadline(headers: Headers) -> float | None:
     return time.monotonic() + seconds
 
 
-def _check_media_type(method: HttpMethod, headers: Headers) -> None:
+def _check_media_type(method: HttpMethod, headers: Mapping[str, str]) -> None:
     """Refuse a body of another kind, such as that of a form, which any page can have a browser send.
 
     Raises: MediaTypeError.

@@ -3,18 +3,16 @@ origin has a browser send it.
 """
 
 import re
-from collections import Counter
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import orjson
-from starlette.datastructures import Headers
 
 from limelight_bundle.errors import InputError
 from limelight_service.errors import ForbiddenError
 from limelight_service.frontend.http.failures import HeadTooLargeError, VersionError, body_at, failure_of
-from limelight_service.frontend.http.methods import JSON
+from limelight_service.frontend.http.methods import HEADERS, JSON
 from limelight_service.frontend.status import REQUEST_ID_KEY, status_of
 from limelight_service.observability.logs import request_id
 from limelight_service.platform.addresses import is_foreign, is_loopback
@@ -22,10 +20,10 @@ from limelight_service.settings import Settings
 
 _MOST_FIELDS = 256
 # Fields that are read here and have one value. Whoever reads the first, or the last, reads another request.
-_SINGLE = (
+_SINGLE = frozenset(
     "authorization content-encoding content-length content-type host inference-header-content-length origin "
-    "sec-fetch-mode sec-fetch-site traceparent transfer-encoding x-request-id x-request-timeout"
-).split()
+    "sec-fetch-mode sec-fetch-site traceparent transfer-encoding x-request-id x-request-timeout".split()
+)
 _ABSOLUTE = re.compile(r"https?://([^/?#@]+)(/.*)?", re.IGNORECASE)
 _OF_OTHERS = ("cross-site", "same-site")
 _WITHOUT_EFFECT = ("GET", "HEAD")
@@ -45,9 +43,9 @@ class CheckedHeads:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         """Refuse a request, or have it answered."""
         try:
-            _check_framing(scope)
-            _take_authority(scope)
-            headers = Headers(scope=scope)
+            headers = _read(scope)
+            _check_framing(scope, headers)
+            _take_authority(scope, headers)
             self._check_host(headers)
             self._check_page(scope["method"], headers)
         except (InputError, ForbiddenError) as error:
@@ -55,7 +53,7 @@ class CheckedHeads:
         else:
             await self._application(scope, receive, send)
 
-    def _check_host(self, headers: Headers) -> None:
+    def _check_host(self, headers: Mapping[str, str]) -> None:
         """Refuse a name of somebody else, where nothing but the name tells a page there from one of this server."""
         host = headers.get("host", "")
         if self._checks_host and is_foreign(host, self._names):
@@ -63,7 +61,7 @@ class CheckedHeads:
                 f"host is {host[:64]!r}, no name of this server; call it by localhost or by its address"
             )
 
-    def _check_page(self, method: str, headers: Headers) -> None:
+    def _check_page(self, method: str, headers: Mapping[str, str]) -> None:
         """Refuse what a page of another origin sends, unless it may; and what a page sends that does not say which."""
         origin = headers.get("origin")
         if "*" in self._origins or origin in self._origins:
@@ -77,35 +75,50 @@ class CheckedHeads:
             raise ForbiddenError(f"{named}, which may not call; --http-origins of the server names those that may")
 
 
-def _check_framing(scope: MutableMapping[str, Any]) -> None:
-    """Refuse a head that others may read as another request. Raises: InputError and its kinds."""
+def _read(scope: MutableMapping[str, Any]) -> dict[str, str]:
+    """Read the headers of a request once, for all that follows: values of one that is there twice go together.
+
+    Raises: InputError for a second one of those that have one value; HeadTooLargeError.
+    """
     fields: Sequence[tuple[bytes, bytes]] = scope["headers"]
+    found: dict[str, str] = {}
+    scope[HEADERS] = found
     if len(fields) > _MOST_FIELDS:
         raise HeadTooLargeError("", f"the request has {len(fields)} headers; at most {_MOST_FIELDS} are allowed")
-    if not scope["http_version"].startswith("1."):
-        raise VersionError("", f"the request is HTTP/{scope['http_version']}; this port speaks HTTP/1.1")
-    counts = Counter(name.decode("latin-1") for name, _ in fields)
-    twice = next((name for name in _SINGLE if counts[name] > 1), None)
+    twice = None
+    for key, value in fields:
+        name, text = key.decode("latin-1"), value.decode("latin-1")
+        if name in found:
+            twice = twice or (name if name in _SINGLE else None)
+            text = f"{found[name]}, {text}"
+        found[name] = text
     if twice is not None:
         raise InputError(twice, "is there more than once; send it once")
-    if counts["transfer-encoding"] and (counts["content-length"] or scope["http_version"] == "1.0"):
-        beside = "is set beside content-length" if counts["content-length"] else "is none of HTTP/1.0"
+    return found
+
+
+def _check_framing(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> None:
+    """Refuse a head that others may read as another request. Raises: InputError and its kinds."""
+    if not scope["http_version"].startswith("1."):
+        raise VersionError("", f"the request is HTTP/{scope['http_version']}; this port speaks HTTP/1.1")
+    is_sized = "content-length" in headers
+    if "transfer-encoding" in headers and (is_sized or scope["http_version"] == "1.0"):
+        beside = "is set beside content-length" if is_sized else "is none of HTTP/1.0"
         raise InputError("transfer-encoding", f"{beside}; send one content-length")
 
 
-def _take_authority(scope: MutableMapping[str, Any]) -> None:
+def _take_authority(scope: MutableMapping[str, Any], headers: dict[str, str]) -> None:
     """Cut a target that is a whole URL into its host, which then counts, and its path (RFC 9112, 3.2.2)."""
     found = _ABSOLUTE.fullmatch(scope["raw_path"].decode("ascii"))
     if found is not None:
         path = found[2] or "/"
-        others = [each for each in scope["headers"] if each[0] != b"host"]
-        scope["headers"] = [(b"host", found[1].encode()), *others]
+        headers["host"] = found[1]
         scope["raw_path"], scope["path"] = path.encode(), unquote(path)
 
 
 async def _refuse(scope: MutableMapping[str, Any], send: Any, error: InputError | ForbiddenError) -> None:
     """Tell why, and end the connection: where a request ends may be what is not known."""
-    identity = request_id(Headers(scope=scope).get(REQUEST_ID_KEY))
+    identity = request_id(scope[HEADERS].get(REQUEST_ID_KEY))
     failure = failure_of(error, status_of(error, identity))
     body = orjson.dumps(body_at(scope["path"], failure))
     headers = {REQUEST_ID_KEY: identity, "content-type": JSON, "content-length": str(len(body)), "connection": "close"}

@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from starlette.datastructures import Headers
-
 from limelight_bundle.values import Array
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.http.failures import Failure
 from limelight_service.platform.negotiation import chosen
 
+HEADERS = "limelight.headers"  # their key in a request's scope, by their names in lower case
 JSON, EVENTS, BYTES = "application/json", "text/event-stream", "application/octet-stream"
 # What the JSON before the bytes of arrays is long.
 JSON_LENGTH_HEADER = "limelight-json-length"  # of limelight.v1
@@ -23,13 +22,14 @@ class HttpRequest:
     """A request that has arrived. names: parts of its path. headers: by their names in lower case."""
 
     names: Mapping[str, Any]
-    headers: Headers
+    headers: Mapping[str, str]
     body: bytes
 
     @cached_property
     def wants_bytes(self) -> bool:
         """True where the caller takes arrays as bytes rather than as JSON."""
-        found = chosen(",".join(self.headers.getlist("accept")), (JSON, BYTES))
+        accepted = self.headers.get("accept")
+        found = None if accepted is None else chosen(accepted, (JSON, BYTES))
         return found is not None and found.name == BYTES
 
 

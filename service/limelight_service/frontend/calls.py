@@ -8,16 +8,16 @@ from limelight_bundle.errors import Path
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Array, Instance
 from limelight_service.attention.plan import AttentionPlan
-from limelight_service.frontend.interventions import Intervention
 from limelight_service.frontend.options import CallOptions, Wanted
 from limelight_service.frontend.results import TypedResult
-from limelight_service.frontend.schema import ModelSchema
-from limelight_service.frontend.sizes import RowBounds
 from limelight_service.ipc.boundary import RowResult
 from limelight_service.observability.counters import Snapshot
 
 if TYPE_CHECKING:
+    from limelight_service.frontend.interventions import Intervention
     from limelight_service.frontend.models import Model
+    from limelight_service.frontend.schema import ModelSchema
+    from limelight_service.frontend.sizes import RowBounds
 
 S = TypeVar("S", bound=Sized)
 
@@ -60,13 +60,13 @@ class InstanceSource(Protocol):
     def path(self, place: int) -> Path:
         """Give the path of an instance in the request."""
 
-    def has_files(self, schema: ModelSchema) -> bool:
+    def has_files(self, schema: "ModelSchema") -> bool:
         """Tell whether some value is an image or a recording, which take a while to decode."""
 
-    def read(self, place: int, schema: ModelSchema) -> Instance:
+    def read(self, place: int, schema: "ModelSchema") -> Instance:
         """Translate one instance. Raises: InputError naming the field."""
 
-    def interventions(self, place: int) -> Sequence[Intervention]:
+    def interventions(self, place: int) -> "Sequence[Intervention]":
         """Translate the interventions of an instance. Raises: InputError naming the field."""
 
     def seed(self, place: int) -> int | None:
@@ -84,7 +84,7 @@ class CallRequest:
     model: "str | Model"
     version: int
     instances: InstanceSource
-    encode_labels: Callable[[ModelSchema, Labels], bytes]
+    encode_labels: "Callable[[ModelSchema, Labels], bytes]"
     options: CallOptions = field(default_factory=CallOptions)
 
 
@@ -100,9 +100,9 @@ class PreparedInstance:
     row: Row
     seed: int | None
     labels: Mapping[str, bytes]
-    bounds: RowBounds
+    bounds: "RowBounds"
     nanoseconds: int
-    interventions: Sequence[Intervention] = ()
+    interventions: "Sequence[Intervention]" = ()
     given: int = 0
 
 

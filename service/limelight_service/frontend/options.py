@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from limelight_service.attention.options import Options
-from limelight_service.attention.plan import AttentionPlan
 from limelight_service.ipc.boundary import GenerationSettings
+
+if TYPE_CHECKING:
+    from limelight_service.attention.plan import AttentionPlan
+
+MOST_NAMES = 1_000  # that one list of a request may have
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Wanted:
     outputs: Sequence[str]
     generation: GenerationSettings
     max_classes: int
-    plan: AttentionPlan | None
+    plan: "AttentionPlan | None"
     attention: Options
     labels: Sequence[str]
     limit: int

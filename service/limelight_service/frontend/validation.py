@@ -7,11 +7,9 @@ from limelight_bundle.errors import InputError, TooLargeError
 from limelight_service.attention.options import Options
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.errors import WrongModelError
-from limelight_service.frontend.options import CallOptions, Wanted
+from limelight_service.frontend.options import MOST_NAMES, CallOptions, Wanted
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.ipc.boundary import GenerationSettings
-
-MOST_NAMES = 1_000
 
 
 def check_options(schema: ModelSchema, options: CallOptions, limit: int) -> Wanted:

@@ -1,8 +1,11 @@
 """One repository of small models, and these models without a server."""
 
+import fcntl
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from limelight_service.hosting.hosted import hosted as host
 from limelight_service.observability.observer import NullObserver
 from limelight_service.settings import Settings
 from tests.kit import bundles
+from tests.kit.serving import Running, free_port, serving
 
 ROOT = Path(__file__).parents[2]
 REQUIREMENT = "tritonclient[grpc,http]==2.73.0"  # as .ci/run has it
@@ -27,6 +31,31 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for make in bundles.ALL:
         make(folder)
     return folder
+
+
+LIMITS: dict[str, Any] = {"max_instances": 64, "max_request_bytes": 2**22, "arrival_seconds": 2.0}
+
+
+# One fixture with parameters would start them again in each module.
+@pytest.fixture(scope="session")
+def one_process(repository: Path) -> Iterator[Running]:
+    """A server for all tests that change nothing of it."""
+    with serving(repository, http_port=free_port(), metrics_port=free_port(), **LIMITS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def two_frontends(repository: Path) -> Iterator[Running]:
+    """The same, of several processes."""
+    with serving(repository, http_port=free_port(), metrics_port=free_port(), frontends=2, **LIMITS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["one-process", "two-frontends"])
+def running(request: pytest.FixtureRequest) -> Running:
+    """A server that no test changes, in both topologies."""
+    found: Running = request.getfixturevalue(request.param.replace("-", "_"))
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -54,11 +83,17 @@ def triton_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = ROOT / "build" / "triton" / "bin" / "python"
     if made.exists():
         return made
-    folder = tmp_path_factory.mktemp("triton")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if base.name.startswith("popen-") else base) / "triton"  # one for all processes of the run
+    folder.mkdir(exist_ok=True)
     python = folder / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
-    install = [*pip, "install", "--no-compile", REQUIREMENT]
-    if subprocess.run(install, capture_output=True, timeout=240, check=False).returncode:
-        pytest.skip(f"{REQUIREMENT} cannot be installed here")
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "done").exists():
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+            pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
+            install = [*pip, "install", "--no-compile", REQUIREMENT]
+            if subprocess.run(install, capture_output=True, timeout=240, check=False).returncode:
+                pytest.skip(f"{REQUIREMENT} cannot be installed here")
+            (folder / "done").touch()
     return python

@@ -135,7 +135,7 @@ def rest_body(request: pb.ModelInferRequest) -> dict[str, Any]:
 
 
 def same(found: Any, expected: Any) -> None:
-    """Both are the same message but for its provenance, numbers within the tolerance of another batch."""
+    """Both are the same message but for times and provenance, numbers within the tolerance of another batch."""
     np.testing.assert_equal(*(_without_numbers(each) for each in (found, expected)))
     for one, other in zip(_numbers(found), _numbers(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
@@ -166,7 +166,9 @@ def _without_numbers(message: Any) -> Any:
             return {
                 name: rest(each)
                 for name, each in item.items()
-                if name != "provenance" and not (name == "data" and "dataType" in item)
+                if name != "provenance"
+                and not name.endswith("Nanoseconds")
+                and not (name == "data" and "dataType" in item)
             }
         return [rest(each) for each in item] if isinstance(item, list) else 0.0 if isinstance(item, float) else item
 

@@ -31,8 +31,9 @@ SETTINGS = Settings(cores=1)
 CHECKING = "limelight_service.checking"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def checker() -> Iterator[Checker]:
+    """One for all tests that let it go on."""
     made = Checker(idle=60.0)
     yield made
     made.close()
@@ -121,8 +122,9 @@ def _seconds(pid: int) -> float:
 
 
 def test_a_bundle_that_holds_its_process_up_holds_up_no_other(
-    checker: Checker, good: Path, endless: Path, monkeypatch: pytest.MonkeyPatch
+    good: Path, endless: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    checker = Checker(idle=60.0)
     monkeypatch.setattr(checker_module, "_PATIENCE", 0.05)
     monkeypatch.setattr(checker_module, "_STUCK", 0.2)
     thread, found = meanwhile(lambda: checker.check(endless, PROVIDER, SETTINGS))
@@ -159,11 +161,11 @@ def test_however_many_processes_have_ended_the_next_bundle_is_checked(
     checker.close()
 
 
-def test_where_no_process_starts_a_bundle_says_so(
-    checker: Checker, good: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_no_process_starts_a_bundle_says_so(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checker = Checker(idle=60.0)
     monkeypatch.setattr(process_module, "_PROGRAM", "raise SystemExit('no luck')")
     found = checker.check(good, PROVIDER, SETTINGS)
     assert isinstance(found, Interrupted) and "no process can be started" in found.why
     monkeypatch.undo()
     assert passes(checker, good)
+    checker.close()

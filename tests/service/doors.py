@@ -28,7 +28,7 @@ STATUS = {
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
 }
-_RESPONSES = {
+METHODS = {
     service_pb2.PredictRequest: ("Predict", service_pb2.PredictResponse),
     service_pb2.AttendRequest: ("Attend", service_pb2.AttendResponse),
     service_pb2.AttendStreamRequest: ("AttendStream", service_pb2.AttendStreamResponse),
@@ -40,7 +40,7 @@ def ask(
     running: Running, door: str, request: Any, metadata: Sequence[tuple[str, str]] = (), seconds: float = 60
 ) -> Any:
     """Make a call of limelight.v1: the response, the list of a stream's, or a `Refusal`."""
-    name, kind = _RESPONSES[type(request)]
+    name, kind = METHODS[type(request)]
     if door == "grpc":
         try:
             found = getattr(running.stub, name)(request, metadata=metadata, timeout=seconds)
@@ -60,7 +60,7 @@ def path_and_body(request: Any) -> tuple[str, dict[str, Any]]:
     """Say over HTTP what a message says."""
     body = json_format.MessageToDict(request)
     body.pop("model", None)
-    name = _RESPONSES[type(request)][0]
+    name = METHODS[type(request)][0]
     version = f"/versions/{request.model.version}" if request.model.version else ""
     return f"/v1/models/{quote(request.model.name, safe='')}{version}:{name[0].lower()}{name[1:]}", body
 

@@ -3,9 +3,11 @@
 import json
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from google.protobuf import json_format
+from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +15,7 @@ from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight_bundle.wire import to_array, to_tensor
 from tests.kit import bundles
 from tests.kit.serving import Refusal, Running, attend, generate, predict, text
-from tests.service.doors import DOORS, as_message, ask, same
+from tests.service.doors import DOORS, METHODS, as_message, ask, same
 from tests.service.http.calls import call, connected, events, texts, told
 
 WORDS = st.lists(st.sampled_from([*bundles.WORDS, "unheard"]), min_size=1, max_size=5).map(" ".join)
@@ -51,6 +53,23 @@ def test_every_answer_is_the_same_by_every_door(running: Running, request_: Any)
     pairs = zip(by_grpc, by_http, strict=True) if isinstance(by_grpc, list) else [(by_grpc, by_http)]
     for one, other in pairs:
         same(other, one)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(request_=REQUESTS)
+def test_answers_are_framed_as_protobuf_writes_them(running: Running, request_: Any) -> None:
+    """They are put together by hand: each field once, none that is unknown, no length too long."""
+    name, kind = METHODS[type(request_)]
+    call_ = running.channel.unary_stream(f"/limelight.v1.AttentionService/{name}")
+    try:
+        frames = list(call_(request_.SerializeToString(), timeout=60))
+    except grpc.RpcError:
+        return
+    for data in frames:
+        message = kind.FromString(data)
+        assert len(message.SerializeToString()) == len(data) and not UnknownFieldSet(message)
+        message.DiscardUnknownFields()
+        assert message.ByteSize() == len(data)
 
 
 def test_numbers_are_as_short_as_they_can_be_told_apart(running: Running) -> None:

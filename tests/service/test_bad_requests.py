@@ -158,7 +158,10 @@ CASES = [
     # Selections of maps and what is made of them.
     bad(attend("tiny", GOOD, selections=[{"names": ["dec*"]}]), f"{SELECTION}.names[0]", "encoder.0.self"),
     bad(attend("tiny", GOOD, selections=[{"names": ["*" * 257]}]), f"{SELECTION}.names[0]", "257", "256"),
-    bad(attend("tiny", GOOD, selections=[{"layers": [0, 2]}]), f"{SELECTION}.layers[1]"),
+    bad(attend("tiny", GOOD, selections=[{"layers": [0, 2]}]), f"{SELECTION}.layers[1]", "is 2"),
+    bad(attend("tiny", GOOD, selections=[{"layers": [-9]}]), f"{SELECTION}.layers[0]", "is -9"),
+    bad(attend("tiny", GOOD, selections=[{}, {"names": ["enc*", "no"]}]), "attention.selections[1].names[1]", "pool"),
+    bad(attend("tiny", GOOD, selections=[{"heads": [-3]}]), f"{SELECTION}.heads[0]", "is -3"),
     bad(attend("tiny", GOOD, selections=[{"names": ["enc*"], "heads": [2]}]), f"{SELECTION}.heads[0]", "2 heads"),
     bad(
         attend("tiny", LONG, GOOD, selections=[{"names": ["enc*"], "queries": [3]}]), f"{SELECTION}.queries[0]", "3 qu"
@@ -184,6 +187,16 @@ CASES = [
     bad(attend("tiny", GOOD, pool={"size": 2, "reduction": 9}), "attention.pool.reduction"),
     bad(attend("tiny", GOOD, pool={"size": 2}, key_groups=[{"groups": [ONE]}]), "attention.pool"),
     bad(attend("tiny", GOOD, pool={"size": 2}, selections=[{"keys": [0]}]), "attention.pool", "selections[0].keys"),
+    bad(attend("tiny", GOOD, pool={"size": 2}, selections=[{"queries": [0]}]), "attention.pool", "selected queries"),
+    *(
+        bad(attend("tiny", GOOD, quantity=SCORES, **options), f"attention.{field}", says)
+        for options, field, says in (
+            ({"query_groups": [{"groups": [ONE], "label_set": "tokens"}]}, "quantity", "SCORES"),
+            ({"pool": {"size": 2, "reduction": attention_pb2.POOL_REDUCTION_MEAN}}, "quantity", "MAX"),
+            ({"encoding": attention_pb2.ENCODING_UINT8}, "encoding", "FLOAT16"),
+            ({"rollout": True}, "rollout", "SCORES"),
+        )
+    ),
     bad(attend("tiny", GOOD, sequences=2), "attention.sequences", "generate"),
     bad(beams(sequences=3), "attention.sequences", "hypotheses is 2"),
     bad(attend("echo", GOOD, sequences=-1), "attention.sequences"),

@@ -161,6 +161,7 @@ def test_a_call_that_arrives_after_its_deadline_is_never_computed(repository: Pa
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED  # type: ignore[attr-defined]
         assert running.stub.Predict(predict("tiny", text("the cat"))).predictions
         assert scrape(running.server.metrics_port)[prepared] == before + 1  # the good call alone
+        assert scrape(running.server.metrics_port)['limelight_rejected_total{reason="deadline"}'] >= 1
 
 
 def test_a_request_over_the_servers_limit_is_refused(repository: Path) -> None:

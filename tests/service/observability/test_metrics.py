@@ -115,7 +115,7 @@ def test_a_large_page_goes_out_whole_and_nothing_is_logged(caplog: pytest.LogCap
         metrics.stage(f"model-{number}", Stage.COMPUTE, 0.01)
     server = MetricsServer("127.0.0.1", 0, lambda: [metrics.snapshot()])
     page = get(server).read()
-    assert len(page) > 3_000_000 and len(parsed(page)) > 38_000
+    assert len(page) > 3_000_000 and page.count(b"\n") > 38_000 and page.endswith(b"\n")
     with socket.create_connection(("127.0.0.1", server.port)) as impatient:
         impatient.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         impatient.recv(1000)

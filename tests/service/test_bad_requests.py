@@ -231,6 +231,10 @@ CASES = [
     bad(changed(map="encoder.9", head_scales=ONES), "instances[0].interventions[0].map", "encoder.0.self"),
     bad(changed(map="pool", weights=ONES), "instances[0].interventions[0].weights", "pool", "no interventions"),
     bad(changed(map="pool"), "instances[0].interventions[0]", "head_scales"),
+    bad(
+        predict("tiny", values_pb2.Instance(inputs=GOOD.inputs, interventions=[{"map": "pool"}] * 257)),
+        *("instances[0].interventions", "257; at most 256"),
+    ),
     # Generation.
     bad(predict("tiny", GOOD, generation={"top_k": 3}), "", "does not generate", code=PRECONDITION),
     *(

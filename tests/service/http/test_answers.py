@@ -19,8 +19,6 @@ from tests.service.doors import DOORS, METHODS, as_message, ask, same
 from tests.service.http.calls import call, connected, events, texts, told
 
 WORDS = st.lists(st.sampled_from([*bundles.WORDS, "unheard"]), min_size=1, max_size=5).map(" ".join)
-
-
 OPTIONS = st.fixed_dictionaries(
     {},
     optional={
@@ -63,7 +61,8 @@ def test_answers_are_framed_as_protobuf_writes_them(running: Running, request_: 
     call_ = running.channel.unary_stream(f"/limelight.v1.AttentionService/{name}")
     try:
         frames = list(call_(request_.SerializeToString(), timeout=60))
-    except grpc.RpcError:
+    except grpc.RpcError as error:
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[attr-defined]
         return
     for data in frames:
         message = kind.FromString(data)

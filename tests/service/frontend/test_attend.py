@@ -11,6 +11,7 @@ from PIL import Image
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight_bundle.wire import instance_to_wire, to_array
+from limelight_service.frontend import sizes
 from tests.kit import bundles
 from tests.kit.serving import Running, attend, generate, predict, refusal, text
 from tests.service.frontend.test_predict import by_hand
@@ -305,6 +306,19 @@ def test_the_size_that_is_refused_is_near_the_size_that_is_sent(running: Running
     size = running.stub.Attend(request).ByteSize()
     request.attention.max_response_bytes = math.ceil(1.1 * size) + 1500
     assert running.stub.Attend(request).ByteSize() == pytest.approx(size, rel=0.01)
+
+
+def test_an_answer_that_turns_out_larger_than_foreseen_is_refused(
+    one_process: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = attend("tiny", text(SENTENCE))
+    request.attention.max_response_bytes = one_process.stub.Attend(request).ByteSize() - 16  # times vary in length
+    monkeypatch.setattr(sizes.AnswerSizes, "checked", lambda *_: 0)
+    with pytest.raises(grpc.RpcError) as caught:
+        one_process.stub.Attend(request)
+    told = refusal(caught.value)
+    assert (told.code, told.field) == ("RESOURCE_EXHAUSTED", "instances")
+    assert f"at most {request.attention.max_response_bytes} are allowed" in told.message
 
 
 def test_attend_on_a_generating_model_has_a_query_for_each_token(running: Running) -> None:

@@ -3,9 +3,7 @@
 import fcntl
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +16,6 @@ from limelight_service.hosting.hosted import hosted as host
 from limelight_service.observability.observer import NullObserver
 from limelight_service.settings import Settings
 from tests.kit import bundles
-from tests.kit.serving import Running, free_port, serving
 
 ROOT = Path(__file__).parents[2]
 REQUIREMENT = "tritonclient[grpc,http]==2.73.0"  # as .ci/run has it
@@ -31,31 +28,6 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for make in bundles.ALL:
         make(folder)
     return folder
-
-
-LIMITS: dict[str, Any] = {"max_instances": 64, "max_request_bytes": 2**22, "arrival_seconds": 2.0}
-
-
-# One fixture with parameters would start them again in each module.
-@pytest.fixture(scope="session")
-def one_process(repository: Path) -> Iterator[Running]:
-    """A server for all tests that change nothing of it."""
-    with serving(repository, http_port=free_port(), metrics_port=free_port(), **LIMITS) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def two_frontends(repository: Path) -> Iterator[Running]:
-    """The same, of several processes."""
-    with serving(repository, http_port=free_port(), metrics_port=free_port(), frontends=2, **LIMITS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module", params=["one-process", "two-frontends"])
-def running(request: pytest.FixtureRequest) -> Running:
-    """A server that no test changes, in both topologies."""
-    found: Running = request.getfixturevalue(request.param.replace("-", "_"))
-    return found
 
 
 @pytest.fixture(scope="session")

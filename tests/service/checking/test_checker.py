@@ -104,7 +104,8 @@ def test_memory_is_limited(checker: Checker, good: Path) -> None:
         assert passes(checker, good)
 
 
-def test_a_process_that_is_killed_says_nothing_against_its_bundle(checker: Checker, good: Path, endless: Path) -> None:
+def test_a_process_that_is_killed_says_nothing_against_its_bundle(good: Path, endless: Path) -> None:
+    checker = Checker(idle=60.0)
     before = set(children(os.getpid(), CHECKING))
     thread, found = meanwhile(lambda: checker.check(endless, PROVIDER, SETTINGS))
     assert eventually(lambda: bool(set(children(os.getpid(), CHECKING)) - before), 60)
@@ -114,6 +115,7 @@ def test_a_process_that_is_killed_says_nothing_against_its_bundle(checker: Check
     thread.join()
     assert isinstance(found[0], Interrupted) and "(SIGKILL)" in found[0].why
     assert passes(checker, good)
+    checker.close()
 
 
 def _seconds(pid: int) -> float:

@@ -1,7 +1,6 @@
 """The data folder of HeadVis: its files as the viewer reads them, its figures as their definitions have them."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,15 @@ import limelight
 from limelight.cli import main
 from limelight.headvis import METRICS
 from tests.kit.bundles import WORDS
-from tests.kit.serving import Running, serving
+from tests.kit.serving import Running
 
 CHANCE = np.random.default_rng(3)
 TEXTS = [" ".join(CHANCE.choice(WORDS, CHANCE.integers(2, 9))) for _ in range(40)]
 
 
-@pytest.fixture(scope="module")
-def running(repository: Path) -> Iterator[Running]:
-    with serving(repository) as running:
-        yield running
-
-
-def run(running: Running, file: Path, model: str = "tiny") -> int | None:
+def run(one_process: Running, file: Path, model: str = "tiny") -> int | None:
     out = str(file.parent / "data")
-    return main(["headvis", model, "--file", str(file), "--out", out, "--target", running.server.address])
+    return main(["headvis", model, "--file", str(file), "--out", out, "--target", one_process.server.address])
 
 
 @pytest.fixture
@@ -51,13 +44,13 @@ def expected(weights: Any, tokens: list[str]) -> list[tuple[float, int]]:
     ]
 
 
-def test_figures_and_texts_are_those_of_the_served_model(running: Running, file: Path) -> None:
-    assert not run(running, file)
+def test_figures_and_texts_are_those_of_the_served_model(one_process: Running, file: Path) -> None:
+    assert not run(one_process, file)
     data = file.parent / "data"
     config, rows = (json.loads((data / name).read_text()) for name in ("config.json", "scatter_data.json"))
     assert (data / "server_config.json").read_text() == (data / "attributions" / "manifest.json").read_text() == "{}"
     assert config["metrics"] == list(METRICS) and config["heads"] == [[row["layer"], row["head"]] for row in rows]
-    with limelight.Client(running.server.address) as client:
+    with limelight.Client(one_process.server.address) as client:
         names = [each.name for each in client.model("tiny").maps if each.kind == "self"]
         answers = [client.attend("tiny", text) for text in TEXTS]
     layer, head = config["heads"][-1]
@@ -84,9 +77,9 @@ def test_figures_and_texts_are_those_of_the_served_model(running: Running, file:
     assert sum(shown["qk_distance_histogram"]["bin_values"]) == pytest.approx(mass, abs=1e-2)
 
 
-def test_what_cannot_be_written_is_told(running: Running, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_written_is_told(one_process: Running, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with file.open("a") as more:
         more.write('{"words": 1}\n')
-    assert run(running, file) == 1 and "line 41: input 'text' is missing" in capsys.readouterr().err
-    assert run(running, file, "paper") == 1
+    assert run(one_process, file) == 1 and "line 41: input 'text' is missing" in capsys.readouterr().err
+    assert run(one_process, file, "paper") == 1
     assert "limelight: " in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,7 @@ from limelight_bundle.wire import to_array
 from limelight_service.configuration import load_settings
 from limelight_service.frontend.status import StatusError
 from limelight_service.supervisor.embedded import embedded
-from tests.kit.serving import Running, attend, generate, predict, serving, text
-
-
-@pytest.fixture(scope="module", params=[0, 2], ids=["one-process", "two-frontends"])
-def running(repository: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
-    with serving(repository, max_instances=64, frontends=request.param) as running:
-        yield running
+from tests.kit.serving import Running, attend, generate, predict, text
 
 
 def test_an_embedded_server_answers_streams_and_refuses(

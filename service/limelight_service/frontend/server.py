@@ -39,7 +39,8 @@ class FrontendServer:
     """Serves methods over gRPC. For one event loop.
 
     services: methods by the name of their service. health: tells whether they are answered. lifecycle,
-    requests: of its calls, and the memory of requests in flight; HTTP shares them.
+    connections, requests: of its calls, the queues in which they wait, and the memory of requests in flight; HTTP has
+    the same.
     large_requests: so many so far that took memory worth giving back.
     """
 
@@ -64,8 +65,8 @@ class FrontendServer:
         self.requests = MemoryBudget(settings.arriving_bytes, "requests", metrics)
         reading = Reading(uploads, streams, self.requests, self._parsing.message)
         sender = ResponseSender(settings.answer_seconds)
-        connections = ConnectionQueues(settings.max_calls_per_connection, settings.pending_calls, metrics)
-        self._calls = Calls(self.lifecycle, connections, reading, sender)
+        self.connections = ConnectionQueues(settings.max_calls_per_connection, settings.pending_calls, metrics)
+        self._calls = Calls(self.lifecycle, self.connections, reading, sender)
         aside = UploadLimiter(SLOTS, settings.arrival_seconds, metrics, MOMENT)
         self._handlers = {name: self._calls.handlers(name, methods) for name, methods in services.items()}
         self._handlers[HEALTH_SERVICE] = health_service(self.health, aside, sender)

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,11 +23,13 @@ from limelight_bundle.values import Array
 from limelight_service.admission.memory import MemoryBudget
 from limelight_service.attention.options import Options, Selection
 from limelight_service.frontend.call import Ending
-from limelight_service.frontend.models import Model, Models
 from limelight_service.ipc.boundary import GenerationSettings, InferenceRequest, MapResult, RowResult
 from limelight_service.ipc.client import as_it_is
 from limelight_service.observability.metrics import Metrics
 from limelight_service.observability.traces import Attribute, Trace
+
+if TYPE_CHECKING:
+    from limelight_service.frontend.models import Model, Models
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +73,7 @@ class AttentionSignals:
     share: from 0 to 1. memory: of what calls hold; where little is left, calls come first.
     """
 
-    def __init__(self, share: float, models: Models, metrics: Metrics, memory: MemoryBudget) -> None:
+    def __init__(self, share: float, models: "Models", metrics: Metrics, memory: MemoryBudget) -> None:
         self._share = share
         self._models = models
         self._memory = memory
@@ -79,7 +82,7 @@ class AttentionSignals:
         self._looking: asyncio.Task[None] | None = None
 
     def offer(
-        self, model: Model, row: Row, seed: int | None, generation: GenerationSettings, trace: Trace | None
+        self, model: "Model", row: Row, seed: int | None, generation: GenerationSettings, trace: Trace | None
     ) -> None:
         """Look at a row that was answered, where the share says so and nothing else waits.
 
@@ -130,7 +133,7 @@ class AttentionSignals:
         if self._looking is not None:
             self._looking.cancel()
 
-    async def _look(self, model: Model, watched: Watched, request: InferenceRequest, trace: Trace | None) -> None:
+    async def _look(self, model: "Model", watched: Watched, request: InferenceRequest, trace: Trace | None) -> None:
         began = time.monotonic_ns()
         try:
             (result,) = await model.engine().answer(request, as_it_is)
@@ -162,7 +165,7 @@ class AttentionSignals:
 
 
 def _options(
-    model: Model, row: Row, generation: GenerationSettings, names: tuple[str, ...]
+    model: "Model", row: Row, generation: GenerationSettings, names: tuple[str, ...]
 ) -> tuple[Options | None, int]:
     """Select all of these maps, or one of them by chance where all are too large; None where that is too large too.
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from limelight.v1 import service_pb2
 from limelight_service.errors import QueueFullError
-from limelight_service.frontend import core
+from limelight_service.frontend import preparation
 from limelight_service.frontend.lateness import check_in_time
 from limelight_service.ipc.boundary import WaitEstimate
 from tests.kit.serving import predict, refusal, serving, text
@@ -29,13 +29,13 @@ def request() -> service_pb2.PredictRequest:
 def test_calls_that_would_wait_too_long_for_preprocessing_are_refused(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepared_one: Any = core._prepared_one
+    prepared_one: Any = preparation._prepared_one
 
     def slowly(*arguments: Any) -> Any:
         time.sleep(SLOW)
         return prepared_one(*arguments)
 
-    monkeypatch.setattr(core, "_prepared_one", slowly)
+    monkeypatch.setattr(preparation, "_prepared_one", slowly)
     with serving(repository, preprocess_threads=1) as running:
         running.stub.Predict(request(), timeout=60)
         calls = [running.stub.Predict.future(request(), timeout=60 * SLOW) for _ in range(40)]

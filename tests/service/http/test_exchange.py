@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from limelight_service.admission.connections import ConnectionQueues
 from limelight_service.admission.drain import DrainGate
 from limelight_service.admission.memory import MemoryBudget
 from limelight_service.codecs.json.v1 import error_body, error_event
@@ -81,7 +82,9 @@ async def serving(handlers: Handlers, drain: DrainGate) -> AsyncIterator[int]:
     ]
     requests = MemoryBudget(2**20, "requests", NullObserver())
     bodies = BodyReader(settings.max_request_bytes, settings.arrival_seconds, requests)
-    calls = HttpCalls(Lifecycle(metrics, drain), access, bodies, settings.answer_seconds)
+    calls = HttpCalls(
+        Lifecycle(metrics, drain), ConnectionQueues(8, 8, metrics), access, bodies, settings.answer_seconds
+    )
     server = HttpServer(settings, access, calls, methods, {}, lambda: True)
     async with server.listening(shared=False) as port:
         yield port

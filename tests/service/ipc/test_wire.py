@@ -166,8 +166,9 @@ groups = of(
     spans=several(of(Span, start=numbers, end=numbers, sentence=st.none() | counts, part=words)),
     inputs=several(words),
 )
+paths = st.lists(words | st.integers(0, 9)).map(tuple)
 groupings = of(
-    Grouping, field=words, groups=several(groups), reduction=st.sampled_from(GroupReduction), label_set=words
+    Grouping, field=paths, groups=several(groups), reduction=st.sampled_from(GroupReduction), label_set=words
 )
 options = of(
     Options,

@@ -78,7 +78,8 @@ def read_infer_request(request: HttpRequest) -> tuple[InferRequest, Binary]:
     identity, options = _text(content.get("id", ""), ("id",)), _parameters(content, ())
     given = _list(content.get("inputs", []), ("inputs",), MOST_NAMES)
     reader = _Behind(behind)
-    inputs = checked_inputs(len(given), [_input(each, ("inputs", place), reader) for place, each in enumerate(given)])
+    read = [_input(each, ("inputs", place), reader) for place, each in enumerate(given)]
+    inputs = checked_inputs([each.name for each in read], read)
     if reader.left:
         raise InputError("", f"{reader.left} bytes behind the JSON belong to no input")
     outputs, named = [], {}

@@ -21,7 +21,7 @@ def http_server(
     beside: FrontendServer,
     is_ready: Callable[[], bool],
 ) -> HttpServer:
-    """Make the server. beside: the gRPC server, whose lifecycle and memory of requests it shares."""
+    """Make the server. beside: the gRPC server, whose lifecycle, queues and memory of requests it shares."""
     methods = [
         *JsonService(core, settings.max_response_bytes).methods(),
         *RestService(core, settings.max_instances, is_ready).methods(),
@@ -30,6 +30,7 @@ def http_server(
     pages = {"/openapi.json": openapi}
     calls = HttpCalls(
         beside.lifecycle,
+        beside.connections,
         access,
         BodyReader(settings.max_request_bytes, settings.arrival_seconds, beside.requests),
         settings.answer_seconds,

@@ -44,27 +44,27 @@ def decoded_inputs(message: pb.ModelInferRequest) -> Sequence[InputTensor]:
     if message.inputs and raw and len(raw) != len(message.inputs):
         raise InputError(_RAW, f"has {len(raw)} entries; inputs has {len(message.inputs)}")
     return checked_inputs(
-        len(message.inputs),
+        [each.name for each in message.inputs],
         (_decoded(each, place, raw[place] if raw else None) for place, each in enumerate(message.inputs)),
     )
 
 
-def checked_inputs(count: int, inputs: Iterable[InputTensor]) -> Sequence[InputTensor]:
-    """Check that inputs go together. count: of them. Raises: InputError, beside what reading each one raises."""
-    if not count:
+def checked_inputs(names: Sequence[str], inputs: Iterable[InputTensor]) -> Sequence[InputTensor]:
+    """Check that inputs go together. names: theirs. Raises: InputError, beside what reading each one raises."""
+    if not names:
         raise InputError("inputs", "is empty; send each of the model's inputs")
-    if count > MOST_NAMES:
-        raise InputError("inputs", f"has {count} entries; at most {MOST_NAMES} are allowed")
-    found: dict[str, InputTensor] = {}
-    rows: int | None = None
+    if len(names) > MOST_NAMES:
+        raise InputError("inputs", f"has {len(names)} entries; at most {MOST_NAMES} are allowed")
+    if len({*names}) < len(names):
+        place = next(place for place, name in enumerate(names) if name in names[:place])
+        raise InputError(("inputs", place, "name"), f"is {names[place][:_LONGEST]!r} a second time")
+    found: list[InputTensor] = []
     for each in inputs:
-        if each.name in found:
-            raise InputError((*each.path, "name"), f"is {each.name[:_LONGEST]!r} a second time")
-        if rows is not None and rows != len(each.array):
+        if found and len(found[0].array) != len(each.array):
+            rows = len(found[0].array)
             raise InputError((*each.path, "shape"), f"has {len(each.array)} rows; inputs[0] has {rows}")
-        found[each.name] = each
-        rows = len(each.array)
-    return tuple(found.values())
+        found.append(each)
+    return found
 
 
 def input_type(datatype: str, parameters: Iterable[str], path: Path) -> DataType:

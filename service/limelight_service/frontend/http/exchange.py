@@ -13,6 +13,7 @@ import orjson
 
 from limelight_bundle.errors import InputError
 from limelight_bundle.values import Array
+from limelight_service.admission.connections import ConnectionQueues
 from limelight_service.errors import DeadlineError
 from limelight_service.frontend.http.body import BodyReader, CallerLeftError
 from limelight_service.frontend.http.connection import CONNECTION
@@ -44,8 +45,16 @@ class HttpCalls:
     answer_seconds: that a piece of an answer may wait for its reader.
     """
 
-    def __init__(self, lifecycle: Lifecycle, access: Access, bodies: BodyReader, answer_seconds: float) -> None:
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        connections: ConnectionQueues,
+        access: Access,
+        bodies: BodyReader,
+        answer_seconds: float,
+    ) -> None:
         self.lifecycle = lifecycle
+        self.connections = connections
         self.access = access
         self.bodies = bodies
         self.answer_seconds = answer_seconds
@@ -109,7 +118,7 @@ class _Exchange:
         call.caller.check_method(self._method.name)
         call.deadline = _deadline(self._headers)
         self._running.enter(stream=isinstance(self._method, EventsHttp))
-        await self._ended(self._answered())
+        await self._ended(self._inside())
 
     async def _ended(self, work: Coroutine[Any, Any, None]) -> None:
         """Do the work, unless its caller leaves or the deadline passes before."""
@@ -128,6 +137,15 @@ class _Exchange:
             raise CallerLeftError
         else:
             raise DeadlineError("the deadline passed before the answer was there")
+
+    async def _inside(self) -> None:
+        """Wait for a part of the share of the caller's host, whose connections have a call each, and answer."""
+        connections, host = self._calls.connections, f"http:{(self._scope['client'] or ('',))[0]}"
+        connection = connections.enter(host) or await connections.wait(host)
+        try:
+            await self._answered()
+        finally:
+            connections.leave(host, connection)
 
     async def _answered(self) -> None:
         """Read the request, have it handled and send the answer."""

@@ -125,9 +125,6 @@ class ConcurrentAccept:
                 call = await self._server._request_registered_call(encoded)
             except cygrpc._RequestCallError:  # the server stops, or one call went wrong before it was taken in
                 continue
-            if queue.due is None and len(queue.reading) < _READ_AT_ONCE:  # none waits, and so neither does this one
-                self._begin(queue, call)
-                continue
             if len(queue.waiting) >= self._most:
                 await self._refuse(queue.method, call)
                 continue

@@ -56,7 +56,7 @@ protocol-image: $(VENV)/dev.stamp  ## Writes proto/limelight.binpb.gz again, whi
 	cd proto && $(abspath $(BIN))/buf build --exclude-source-info -o limelight.binpb.gz
 
 graphs: $(VENV)/dev.stamp  ## Writes the small graphs of service/limelight_service/engine/graphs again, from their text.
-	$(BIN)/python -m tests.service.graphs
+	$(BIN)/python -m pages.graphs
 
 lint: $(VENV)/dev.stamp  ## Checks style, and that formatting is ruff's.
 	$(BIN)/ruff check .
@@ -71,19 +71,13 @@ test: lint types  ## Everything: style, types, the whole test suite with its ten
 search: $(VENV)/dev.stamp  ## The tests of properties, with random cases that differ every time.
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m hypothesis --hypothesis-profile search
 
-docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again: from the models, the settings, and what tests of the mechanisms prove.
-	rm -f build/evidence.json
-	-$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder \
-	  tests/attention/test_oracles.py tests/attention/test_export.py tests/end_to_end/test_mechanisms.py
-	$(BIN)/python -m tests.attention.evidence
-	$(BIN)/python -m tests.service.settings_table
-	$(BIN)/python -m tests.models.zoo_page
-	$(BIN)/python -m tests.models.coverage_page
+docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again, from the models, the registry and the settings.
+	$(BIN)/python -m pages
 
 site: $(VENV)/dev.stamp  ## Builds the documentation as a site in build/site; a broken link is an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md and its annex, in an hour; wants a quiet machine.
+performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md and its tables, in an hour; wants a quiet machine.
 	for each in serving attend_stream generation precision; do $(BIN)/python -m benchmarks.awake $$each --keep || exit 1; done
 	for each in overload frontends; do $(BIN)/python -m benchmarks.$$each --keep || exit 1; done
 	$(BIN)/python -m benchmarks.performance_page

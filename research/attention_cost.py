@@ -1,7 +1,7 @@
 """Time and memory of every mechanism at 128, 512 and 2,048 keys, forward only, on one thread.
 
-    python -m research.attention_cost            # measures, then writes docs/attention-cost.md
-    python -m research.attention_cost --table    # only writes the page
+    python -m research.attention_cost            # measures, then writes the table of docs/attention-cost.md
+    python -m research.attention_cost --table    # only writes the table
 
 One query (a decoder's step, a pooled text) and, where that many queries make sense, as many queries as keys. Memory is
 the peak of what tensors took beyond their inputs, as PyTorch's allocator reports it: it does not depend on the machine.
@@ -24,8 +24,9 @@ from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import Additive, ScaledDot
 from limelight_models.catalogue.parts import attention
 from limelight_models.catalogue.registry import MECHANISMS
-from limelight_models.testbed.taxonomy import SCALED, SOFT
-from limelight_models.testbed.text import Texts
+from limelight_models.catalogue.testbed.taxonomy import SCALED, SOFT
+from limelight_models.catalogue.testbed.text import Texts
+from research.replication.tables import with_tables, written
 
 RESULTS = Path(__file__).parent / "records" / "attention_cost.json.xz"
 PAGE = Path(__file__).parents[1] / "docs" / "attention-cost.md"
@@ -128,21 +129,14 @@ def expected(found: list[dict[str, float]]) -> float:
     return found[-1]["bytes"] ** 2 / max(found[-2]["bytes"], 1)
 
 
-def page(results: dict[str, Any]) -> str:
-    """The page, sorted as the catalogue is."""
+def table(results: dict[str, Any]) -> list[str]:
+    """Write the table, sorted as the catalogue is."""
     rows: dict[str, dict[tuple[bool, int], dict[str, Any]]] = {}
     for row in results["rows"]:
         rows.setdefault(row["name"], {})[row["queries"] > 1, row["keys"]] = row
-    heads = "".join(f" {n:,} |" for n in KEYS) + "".join(f" {n:,}² |" for n in KEYS)
-    lines = [f"| mechanism |{heads}", "|---|" + "---|" * (2 * len(KEYS))]
-    for name, cells in rows.items():
-        found = (cells[many, keys] for many in (False, True) for keys in KEYS)
-        lines.append(f"| {name} | " + " | ".join(map(cell, found)) + " |")
-    return (
-        HEADER.format(torch=results["torch"], d=results["d"], limit=results["limit_bytes"] / 2**30)
-        + "\n".join(lines)
-        + "\n"
-    )
+    heads = ("mechanism", *(f"{n:,}" for n in KEYS), *(f"{n:,}²" for n in KEYS))
+    columns = [(many, keys) for many in (False, True) for keys in KEYS]
+    return written(heads, ([name, *(cell(cells[column]) for column in columns)] for name, cells in rows.items()))
 
 
 def cell(row: dict[str, Any]) -> str:
@@ -157,32 +151,15 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-HEADER = """# What attention costs
-
-Written by `python -m research.attention_cost` from `research/records/attention_cost.json.xz`. Do not edit.
-
-One forward pass, one instance, one head, {d} features, float32, one thread of a CPU, PyTorch {torch}, every key
-allowed. Columns: one query over so many keys, then as many queries as keys. Time is processor time, the best of several
-runs; the machine was shared, so read it as an order of magnitude. Memory is the peak of what was allocated during the
-pass, outputs included and inputs not: it is exact and does not depend on the machine. What would have taken more than
-{limit:.0f} GB, by the growth seen before, was not run; its expected size is in brackets.
-
-Scores stand with softmax (kernels with their ratio), alignments with scaled dot products. Additive, concat, deep,
-importance-matrix, location- and coverage-aware scores hold a hidden vector a pair, distances, the Gaussian kernel and
-de-attention a difference a pair, multi-dimensional and outer-product scores a weight a feature; monotonic chunkwise
-alignment holds a matrix a query.
-
-"""
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="store_true", help="only write the page from the results")
+    parser.add_argument("--table", action="store_true", help="only write the table from the results")
     torch.set_num_threads(1)
     if not parser.parse_args().table:
         texts = Texts(tokenizer="", labels=(), d=SIZE, max_tokens=max(KEYS))
         write(RESULTS, measure(texts))
-    PAGE.write_text(page(read(RESULTS)), encoding="utf-8")
+    found = with_tables(PAGE.read_text(encoding="utf-8"), {"cost": table(read(RESULTS))})
+    PAGE.write_text(found, encoding="utf-8")
 
 
 if __name__ == "__main__":

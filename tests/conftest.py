@@ -3,14 +3,14 @@
 import gc
 import logging
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
-from tests.ledger import Ledger
 
 # On a busy machine a case can take as long as it likes. `make test` tries the same cases every time; `make search`
 # and the profile `deep` try others.
@@ -78,35 +78,8 @@ def one_thread() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect what tests prove, in the process that sees all reports."""
+    """Share a folder of exports between the processes of a run."""
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Evidence(), "evidence")
-
-
-class Evidence:
-    """Keeps what tests proved in build/evidence.json, and holds the committed page against it."""
-
-    def __init__(self) -> None:
-        self.ledger = Ledger.read()
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.ledger.note(report)
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """After a session of the whole suite that passed, the page has to say exactly what was proved."""
-        if not self.ledger.kinds:
-            return
-        self.ledger.write()
-        from tests.attention.evidence import PAGE, proved_page  # torch takes seconds: only where it was used
-
-        config = session.config
-        whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not (
-            config.option.keyword or config.option.markexpr
-        )
-        if (
-            whole
-            and session.exitstatus == pytest.ExitCode.OK
-            and PAGE.read_text(encoding="utf-8") != proved_page(Ledger(self.ledger.fresh))
-        ):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-            print("\ndocs/taxonomy.md is not what these tests proved: run `make docs`")
+        exports = tempfile.mkdtemp(prefix="limelight-exports-")
+        os.environ["LIMELIGHT_TEST_EXPORTS"] = exports  # of tests.kit.exports
+        config.add_cleanup(lambda: shutil.rmtree(exports, ignore_errors=True))

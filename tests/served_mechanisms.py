@@ -3,6 +3,6 @@
 from collections.abc import Mapping
 
 from limelight_models.catalogue.registry import MECHANISMS
-from limelight_models.testbed.form import ServedForm
+from limelight_models.catalogue.testbed.form import ServedForm
 
 SERVED: Mapping[str, ServedForm] = {each.name: each.served for each in MECHANISMS if each.served}

@@ -21,7 +21,7 @@ FOLDERS = {
 ASIDE = {
     "tests": ROOT / "tests",
     "research": ROOT / "research",
-    **{name: ROOT / "tools" / name for name in ("benchmarks", "hostile")},
+    **{name: ROOT / "tools" / name for name in ("benchmarks", "hostile", "pages")},
 }
 OURS = {*FOLDERS, *ASIDE}
 ALLOWED = {
@@ -104,10 +104,10 @@ def test_tools_stand_on_the_product_and_on_each_other_in_one_direction(folder: s
     assert not wrong
 
 
-def imported_modules(path: Path) -> set[Path]:
-    """Give the files of this repository that a file imports, wherever in the file, but for types alone."""
+def imported_modules(path: Path, *, lazily: bool = True) -> set[Path]:
+    """Give the files of this repository that a file imports, but for types alone. lazily: in functions, too."""
     found = set[Path]()
-    for node in _imports_at_run_time(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _imports_at_run_time(ast.parse(path.read_text(encoding="utf-8")), lazily):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         else:
@@ -117,14 +117,16 @@ def imported_modules(path: Path) -> set[Path]:
     return found - {path}
 
 
-def _imports_at_run_time(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+def _imports_at_run_time(tree: ast.AST, lazily: bool) -> Iterator[ast.Import | ast.ImportFrom]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node
-        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        elif (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING") or (
+            not lazily and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ):
             continue
         elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):  # an expression holds no import
-            yield from _imports_at_run_time(node)
+            yield from _imports_at_run_time(node, lazily)
 
 
 def _file_of(module: str) -> Path | None:
@@ -160,6 +162,16 @@ def test_no_packages_import_each_other_in_a_circle() -> None:
         sorter.prepare()
     except CycleError as circle:
         pytest.fail(" -> ".join(str(path.relative_to(ROOT)) for path in circle.args[1]))
+
+
+def test_modules_of_the_service_stand_on_at_most_eleven_others() -> None:
+    """One below the other, by what they import when they are imported themselves."""
+    files = {path for path in FOLDERS["limelight_service"].rglob("*.py") if "_pb2" not in path.name}
+    edges = {path: imported_modules(path, lazily=False) & files for path in files}
+    depth: dict[Path, int] = {}
+    for path in TopologicalSorter(edges).static_order():
+        depth[path] = 1 + max((depth[each] for each in edges[path]), default=0)
+    assert {path.name: each for path, each in depth.items() if each > 12} == {}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_the_image_takes_the_wheel_whatever_its_version() -> None:
 def test_packages_for_node_have_the_same_exact_version_everywhere() -> None:
     found = {
         name: set(re.findall(r"@grpc/[a-z-]+@\S+", text(name)))
-        for name in (".ci/run", "README.md", "examples/attend.cjs")
+        for name in (".ci/run", "docs/calling.md", "examples/attend.cjs")
     }
     packages = found[".ci/run"]
     assert len(packages) == 2 and all(re.fullmatch(r"@grpc/[a-z-]+@\d+\.\d+\.\d+", package) for package in packages)
@@ -31,7 +31,7 @@ def test_packages_for_node_have_the_same_exact_version_everywhere() -> None:
 
 
 def test_tritons_client_has_the_same_exact_version_everywhere() -> None:
-    names = (".ci/run", "README.md", "tests/service/conftest.py")
+    names = (".ci/run", "docs/open-inference-protocol.md", "tests/service/conftest.py")
     found = {name: set(re.findall(r"tritonclient\[grpc[a-z,]*\]==(\d+\.\d+\.\d+)", text(name))) for name in names}
     assert all(len(each) == 1 for each in found.values()) and len(set.union(*found.values())) == 1, found
 

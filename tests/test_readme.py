@@ -1,5 +1,5 @@
-"""Every fenced command and code block of the README works, as pasted, in the order in which it stands; so do those of
-the pages that guide, and what the demo prints.
+"""Every fenced command and code block of the README and of the guides works, as pasted, in the order in which it
+stands; so does what the demo prints.
 """
 
 import os
@@ -52,14 +52,27 @@ def blocks(page: str) -> list[Block]:
     return [Block(*match) for match in BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))]
 
 
-BLOCKS = blocks("README.md")
-GUIDES = ("index", "concepts", "reading-attention", "calling", "python", "http")
+GUIDES = (
+    "index",
+    "demo",
+    "concepts",
+    "reading-attention",
+    "calling",
+    "python",
+    "http",
+    "open-inference-protocol",
+    "training",
+)
+PAGES = ("README.md", *(f"docs/{each}.md" for each in GUIDES))
+# A block that stands on several pages is run once.
+BLOCKS = list(dict.fromkeys(each for page in PAGES for each in blocks(page)))
 EXTRA = {"to_pandas": "pandas", "to_xarray": "xarray", ".parquet": "pyarrow", "limelight.widget": "anywidget"}
-# A block that stands in the README as well is run once.
-GUIDE_BLOCKS = [each for page in GUIDES for each in blocks(f"docs/{page}.md") if each not in BLOCKS]
-# `make test` runs this very test; `make demo-models` trains for minutes. That they are right is seen by running them.
-ONLY_PLANNED = ("make test", "make demo-models", "make demo", "make dev")
-# Where the README's commands find the demo. Here it gets a free port: another server may have this one.
+SHOWN = ("text", "json", "yaml")  # no commands and no code of ours
+# `limelight demo` runs below, on free ports; `make demo-models` trains for minutes.
+ONLY_PLANNED = ("make demo-models", "make dev")
+# Other tests install these: tests/test_wheels.py and tests/client/test_client_protobuf.py.
+INSTALLED = ("pip install ./client", "pip install './client[cli]' '.[serve,http]'", "limelight demo")
+# Where the commands find the demo. Here it gets free ports: another server may have these.
 DEMO, METRICS = "127.0.0.1:50051", "127.0.0.1:9464"
 HTTP = "127.0.0.1:8080"
 
@@ -82,12 +95,16 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def surroundings(folder: Path) -> dict[str, str]:
+    """The variables of somebody who has activated the environment of a checkout."""
+    return {**os.environ, "NO_COLOR": "1", "PATH": f"{folder / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+
 @contextmanager
 def started(command: list[str], folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A process whose output is read as it comes; it is gone afterwards."""
-    environment = os.environ | {"NO_COLOR": "1"}
     with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=surroundings(folder)
     ) as process:
         try:
             yield process
@@ -136,7 +153,7 @@ def demo(checkout: Path, http: str, metrics: str) -> Iterator[str]:
 
 def run(command: list[str], checkout: Path, demo: str) -> None:
     """Run a command in the checkout; what it says is the failure's message."""
-    environment = os.environ | {"NO_COLOR": "1", "LIMELIGHT_TARGET": demo}
+    environment = surroundings(checkout) | {"LIMELIGHT_TARGET": demo}
     result = subprocess.run(
         command, cwd=checkout, capture_output=True, text=True, timeout=240, env=environment, check=False
     )
@@ -144,13 +161,14 @@ def run(command: list[str], checkout: Path, demo: str) -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str, http: str, metrics: str) -> None:
-    if block.language == "text":
-        return  # a picture
+def test_a_block_works(block: Block, checkout: Path, demo: str, http: str, metrics: str) -> None:
+    for package in (each for name, each in EXTRA.items() if name in block.text):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    if block.language in SHOWN:
+        return
     if block.language == "python":
-        assert DEMO in block.text or "export_module" in block.text
         python = triton_python() if "tritonclient" in block.text else sys.executable
-        run([python, "-c", block.text.replace(DEMO, demo)], checkout, demo)
+        run([python, "-c", block.text.replace(DEMO, demo).replace(HTTP, http)], checkout, demo)
         return
     assert block.language == "console"
     lines = block.text.strip().splitlines()
@@ -159,8 +177,8 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str, ht
             run(["make", "--dry-run", *command.split()[1:]], checkout, demo)
         elif "tritonclient" in command:
             triton_python()
-        elif command == "pip install ./client":
-            assert (checkout / "client" / "pyproject.toml").exists()  # tests/client/test_client_protobuf.py installs it
+        elif command in INSTALLED:
+            continue
         elif command.startswith("npm"):
             installed(checkout)
         elif command.startswith("curl"):
@@ -170,22 +188,6 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str, ht
         elif " serve " in command:
             started_and_stopped(command, checkout, lines[place + 1 :])
             return
-        else:
-            run(["bash", "-c", command], checkout, demo)
-
-
-@pytest.mark.parametrize("block", GUIDE_BLOCKS, ids=lambda block: block.name)
-def test_a_block_of_a_guide_works(block: Block, checkout: Path, demo: str, http: str) -> None:
-    for package in (each for name, each in EXTRA.items() if name in block.text):
-        pytest.importorskip(package, reason=f"{package} is not installed")
-    if block.language == "python":
-        run([sys.executable, "-c", block.text.replace(DEMO, demo).replace(HTTP, http)], checkout, demo)
-        return
-    for command in block.text.strip().splitlines() if block.language == "console" else ():
-        if command in ONLY_PLANNED or command.startswith(("pip install", "npm", "NODE_PATH")):
-            continue  # as in the README, whose blocks are tested
-        if command.startswith("curl"):
-            curl(command, checkout, demo, {HTTP: http})
         else:
             run(["bash", "-c", command], checkout, demo)
 
@@ -249,5 +251,6 @@ def started_and_stopped(command: str, checkout: Path, calls: list[str]) -> None:
         assert process.returncode == 0
 
 
-def test_the_readme_has_blocks_of_every_kind() -> None:
-    assert {block.language for block in BLOCKS} == {"console", "python", "text"}
+def test_the_readme_is_short_and_has_blocks_of_every_kind() -> None:
+    assert {block.language for block in blocks("README.md")} == {"console", "python"}
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 1000

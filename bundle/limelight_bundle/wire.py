@@ -2,25 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from limelight.base.tensors import DATA_TYPES
+from limelight.base.tensors import DTYPES as DTYPES
+from limelight.base.tensors import to_tensor as to_tensor
 from limelight.v1 import attention_pb2, values_pb2
 from limelight_bundle.errors import InputError, Path
 from limelight_bundle.rows import Labels
 from limelight_bundle.values import Array, Audio, Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
 
-DTYPES: dict[int, np.dtype[Any]] = {
-    values_pb2.DATA_TYPE_FLOAT32: np.dtype("<f4"),
-    values_pb2.DATA_TYPE_FLOAT16: np.dtype("<f2"),
-    values_pb2.DATA_TYPE_FLOAT64: np.dtype("<f8"),
-    values_pb2.DATA_TYPE_INT32: np.dtype("<i4"),
-    values_pb2.DATA_TYPE_INT64: np.dtype("<i8"),
-    values_pb2.DATA_TYPE_UINT8: np.dtype("u1"),
-    values_pb2.DATA_TYPE_BOOL: np.dtype("?"),
-}
-_DATA_TYPES = {dtype: data_type for data_type, dtype in DTYPES.items()}
 _MAX_AXES = 8
 
 
@@ -33,13 +25,7 @@ def data_type_name(data_type: int) -> str:
 
 def data_type_of(array: Array) -> values_pb2.DataType:
     """Return the protocol's data type of an array."""
-    return _DATA_TYPES[array.dtype.newbyteorder("<")]  # type: ignore[return-value]
-
-
-def to_tensor(array: Array) -> values_pb2.Tensor:
-    """Encode an array: little-endian, row-major."""
-    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    return values_pb2.Tensor(data_type=data_type_of(little), shape=array.shape, data=little.tobytes())
+    return DATA_TYPES[array.dtype.newbyteorder("<")]  # type: ignore[no-any-return]
 
 
 def to_array(tensor: values_pb2.Tensor, field: Path) -> Array:

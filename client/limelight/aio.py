@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, NoReturn, Self, Unpack, cast, overload
+from typing import Any, Self, Unpack, cast, overload
 
 import grpc
 import grpc.aio
@@ -13,51 +13,27 @@ import grpc.aio
 from limelight import calls, health, many, requests, transport
 from limelight.attended import Attended
 from limelight.base import errors
-from limelight.base.addresses import DEFAULT_TARGET
 from limelight.base.errors import Error
 from limelight.base.values import to_instance
 from limelight.calls import Answer, Call
+from limelight.connection import Connection
 from limelight.described import Instances, Named, OneInstance, are_definite, is_one, listed, with_names
 from limelight.descriptions import Model, ModelStatus
 from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
 from limelight.requests import AttendManyOptions, AttendOptions, GenerateOptions, PredictManyOptions, PredictOptions
-from limelight.security import SecurityOptions, security_of
 from limelight.streams import StreamEvent
 
 
-class AsyncClient:
+class AsyncClient(Connection):
     """A connection to a Limelight server, for asyncio, with the arguments, calls and errors of `Client`.
 
     It may be used in several event loops, in sequence or in several threads; each loop has a connection of its own.
     """
 
-    def __init__(
-        self,
-        target: str = DEFAULT_TARGET,
-        *,
-        timeout: float | None = transport.DEFAULT_TIMEOUT,
-        max_response_bytes: int = transport.DEFAULT_MAX_RESPONSE_BYTES,
-        attempts: int = 4,
-        credentials: grpc.ChannelCredentials | None = None,
-        metadata: Sequence[tuple[str, str | bytes]] = (),
-        options: Sequence[tuple[str, int | str]] = (),
-        **security: Unpack[SecurityOptions],
-    ) -> None:
-        self._settings = transport.Settings(
-            target=target,
-            timeout=timeout,
-            max_response_bytes=max_response_bytes,
-            attempts=attempts,
-            credentials=credentials,
-            security=security_of(**security),
-            metadata=tuple(metadata),
-            options=tuple(options),
-        )
+    def _open(self) -> None:
         # Created at the first call in a loop: an asynchronous channel belongs to the running loop.
         self._connections: dict[asyncio.AbstractEventLoop, tuple[Any, Any]] = {}
-        # Described models, by name and requested version.
-        self._models: dict[tuple[str, int], Model] = {}
 
     @overload
     async def predict(  # type: ignore[overload-overlap]
@@ -165,9 +141,6 @@ class AsyncClient:
             transport.unregister_channel(here[0])
             await here[0].close()
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(transport.NOT_COPIED)
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -193,9 +166,7 @@ class AsyncClient:
             return several
         described = self._models.get((model, version))
         if described is None:
-            described = await self.model(model, version, timeout=timeout)
-            if described.inputs:  # a model that is loading tells none yet
-                self._models[model, version] = described
+            described = self._keep(await self.model(model, version, timeout=timeout), model, version)
         return [with_names(each, described) for each in several]
 
     def _named_stream(
@@ -311,9 +282,6 @@ class AsyncClient:
             transport.register_channel(channel)
             self._connections[loop] = channel, transport.service_methods(channel)
         return self._connections[loop]
-
-    def _timeout(self, timeout: float | None) -> float | None:
-        return self._settings.timeout if timeout is None else transport.check_timeout(timeout)
 
 
 def open_channel(settings: transport.Settings) -> Any:

@@ -5,27 +5,26 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, NoReturn, Self, Unpack, cast, overload
+from typing import Any, Self, Unpack, cast, overload
 
 import grpc
 
 from limelight import calls, health, many, requests, transport
 from limelight.attended import Attended
 from limelight.base import errors
-from limelight.base.addresses import DEFAULT_TARGET
 from limelight.base.errors import Error
 from limelight.base.values import to_instance
 from limelight.calls import Answer, Call
+from limelight.connection import Connection
 from limelight.described import Instances, Named, OneInstance, are_definite, is_one, listed, with_names
 from limelight.descriptions import Model, ModelStatus
 from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
 from limelight.requests import AttendManyOptions, AttendOptions, GenerateOptions, PredictManyOptions, PredictOptions
-from limelight.security import SecurityOptions, security_of
 from limelight.streams import StreamEvent
 
 
-class Client:
+class Client(Connection):
     """A connection to a Limelight server. Several threads may share it. Close it, or use it in a `with` block.
 
     Args:
@@ -45,28 +44,7 @@ class Client:
     and a ValueError), ValueError or TypeError.
     """
 
-    def __init__(
-        self,
-        target: str = DEFAULT_TARGET,
-        *,
-        timeout: float | None = transport.DEFAULT_TIMEOUT,
-        max_response_bytes: int = transport.DEFAULT_MAX_RESPONSE_BYTES,
-        attempts: int = 4,
-        credentials: grpc.ChannelCredentials | None = None,
-        metadata: Sequence[tuple[str, str | bytes]] = (),
-        options: Sequence[tuple[str, int | str]] = (),
-        **security: Unpack[SecurityOptions],
-    ) -> None:
-        self._settings = transport.Settings(
-            target=target,
-            timeout=timeout,
-            max_response_bytes=max_response_bytes,
-            attempts=attempts,
-            credentials=credentials,
-            security=security_of(**security),
-            metadata=tuple(metadata),
-            options=tuple(options),
-        )
+    def _open(self) -> None:
         channel_options = transport.channel_options(self._settings)
         made = self._settings.channel_credentials
         if made is None:
@@ -74,8 +52,6 @@ class Client:
         else:
             self._channel = grpc.secure_channel(self._settings.address, made, channel_options)
         self._stub = transport.service_methods(self._channel)
-        # Described models, by name and requested version.
-        self._models: dict[tuple[str, int], Model] = {}
 
     @overload
     def predict(  # type: ignore[overload-overlap]
@@ -225,9 +201,6 @@ class Client:
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(transport.NOT_COPIED)
-
     def close(self) -> None:
         """Close the connection, and cancel every running call."""
         self._channel.close()
@@ -248,9 +221,7 @@ class Client:
             return several
         described = self._models.get((model, version))
         if described is None:
-            described = self.model(model, version, timeout=timeout)
-            if described.inputs:  # a model that is loading tells none yet
-                self._models[model, version] = described
+            described = self._keep(self.model(model, version, timeout=timeout), model, version)
         return [with_names(each, described) for each in several]
 
     def _many(
@@ -336,6 +307,3 @@ class Client:
         """Register the start of a call, and return its time limit."""
         transport.register_channel(self._channel)
         return self._timeout(timeout)
-
-    def _timeout(self, timeout: float | None) -> float | None:
-        return self._settings.timeout if timeout is None else transport.check_timeout(timeout)

@@ -42,7 +42,7 @@ def export_model(
         precision: precision to which the verified graphs are converted.
         half_weights: round weights to float16 and store them so; computation stays in float32.
         interventions: add a graph whose attention requests can change; float32 alone.
-        graphs: graphs that `limelight_export.tracing.shared_trace` has built already. They are verified as well.
+        graphs: graphs that are built already. They are verified as well.
         largest_size: as of `verify`.
         report: is called with the name of each stage when it is done.
     Raises:

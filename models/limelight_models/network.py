@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +44,9 @@ class StepAnswer:
 
 
 class Network(nn.Module, ABC):
-    """Feature model -> query model -> attention model -> output model (BF Fig. 1)."""
+    """Feature model -> query model -> attention model -> output model (BF Fig. 1). config: its sizes, and limits."""
+
+    config: Any
 
     @abstractmethod
     def forward(self, **tensors: Tensor) -> Answer:

@@ -1,11 +1,10 @@
 """Attention mechanisms on equal terms, each where its idea can act: the study behind docs/mechanisms.md.
 
-    python -m research.mechanisms plan               # what is trained on what, how often, and for how long
     python -m research.mechanisms run                # what is missing, one run after the other
     python -m research.mechanisms run --minutes 60   # for so long
     python -m research.mechanisms latency            # ONNX Runtime's time for exported graphs that have none
     python -m research.mechanisms status             # what is there
-    python -m research.mechanisms write              # the page, and its pictures
+    python -m research.mechanisms write              # the tables and the pictures
 
 Each run appends its result to research/records/mechanisms.jsonl.xz and is never repeated; one that was interrupted is.
 Real data sets are found at --data, LIMELIGHT_DATA or ../shared/data; tasks without theirs are named and left out.
@@ -20,19 +19,20 @@ from pathlib import Path
 import torch
 
 from research.mechanisms import tasks
-from research.mechanisms.jobs import missing, plan, status
+from research.mechanisms.jobs import missing, status
 from research.mechanisms.latency import time_graphs
-from research.mechanisms.page import page
+from research.mechanisms.page import picks, tables
 from research.mechanisms.pictures import pictures, save
 from research.mechanisms.results import FILE, Results
 from research.mechanisms.summary import standings
+from research.replication.tables import with_tables
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("plan", "run", "latency", "status", "write"))
+    parser.add_argument("command", choices=("run", "latency", "status", "write"))
     parser.add_argument("--data", type=Path, help="folder of the data sets")
     parser.add_argument("--results", type=Path, default=FILE, help="the file of results")
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no run after so many")
@@ -47,8 +47,6 @@ def main() -> None:
     results = Results(arguments.results)
     only = set(filter(None, arguments.task.split(",")))
     match arguments.command:
-        case "plan":
-            print("\n".join(plan()))
         case "run":
             try:
                 work(results, arguments.minutes, only)
@@ -85,9 +83,11 @@ def work(results: Results, minutes: float, only: set[str]) -> None:
 
 
 def write(results: Results) -> None:
-    """The page and its pictures."""
+    """Write the tables, that of advice on the page, and the pictures."""
     found = standings(results)
-    (DOCS / "mechanisms.md").write_text(page(results, found), encoding="utf-8")
+    page, record = DOCS / "mechanisms.md", DOCS / "records" / "mechanisms.md"
+    page.write_text(with_tables(page.read_text(encoding="utf-8"), {"picks": picks(found)}), encoding="utf-8")
+    record.write_text(tables(found), encoding="utf-8")
     (DOCS / "pictures").mkdir(exist_ok=True)
     for name, picture in pictures(found).items():
         save(picture, DOCS / "pictures" / f"mechanisms-{name}.svg")

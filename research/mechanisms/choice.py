@@ -11,13 +11,6 @@ NEAR = 0.02  # of all examples, below the best: as good
 WORSE = 0.01  # shown to be more than this below the best: not as good, however near
 MOST = 0.5  # of its weight
 QUARTER = 1.25  # times the cheapest training step: as cheap
-RULE = (
-    "As good as the best mechanism is one within two points of it that is not shown to be more than one point worse."
-    " Among those, first comes what holds on longer texts (within two points of whichever holds best, and as good as"
-    " the best where the same task was run in longer texts), then what has most of its weight on the right place, then"
-    " what trains cheaply (a step up to a quarter above the cheapest is as cheap, and of those the task's plain"
-    " mechanism comes first)."
-)
 
 
 class Verdict(Enum):

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from limelight_bundle.text import Encoded, Encoder
 from limelight_bundle.values import Pair, Sentences, Text
+from limelight_models.catalogue.testbed.text import Texts
 from limelight_models.data.dataset import Example
 from limelight_models.data.gold import Gold, Span
-from limelight_models.testbed.text import Texts
 
 Row = dict[str, np.ndarray]  # by tensor name: ids [token] or [sentence, word]
 NO_TARGET = -100  # what cross-entropy leaves out

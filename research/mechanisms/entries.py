@@ -18,10 +18,10 @@ from limelight_models.attention.queries.transforms import ContextAsQuery, MixCon
 from limelight_models.attention.score import Dot, RelationAware, RelationValues, ScaledDot, Score
 from limelight_models.catalogue.parts import ALIGNS, SCORES
 from limelight_models.catalogue.registry import MECHANISMS
-from limelight_models.testbed.form import ServedForm
-from limelight_models.testbed.pair_forms import COARSE, co
-from limelight_models.testbed.sentence_forms import VARIANTS, feature_wise
-from limelight_models.testbed.text import RADIUS, Texts
+from limelight_models.catalogue.testbed.form import ServedForm
+from limelight_models.catalogue.testbed.pair_forms import COARSE, co
+from limelight_models.catalogue.testbed.sentence_forms import VARIANTS, feature_wise
+from limelight_models.catalogue.testbed.text import RADIUS, Texts
 from research.mechanisms.data import TaskData
 from research.mechanisms.line import (
     LOOKS,

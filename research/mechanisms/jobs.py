@@ -11,8 +11,6 @@ from research.mechanisms.results import Results
 from research.mechanisms.run import run
 from research.mechanisms.tasks import TASKS, load, present
 
-TRIALS = 5 / 3  # trainings that the first seed costs: three rates go a third of the way, one goes on
-
 
 @dataclass(frozen=True)
 class Job:
@@ -52,18 +50,6 @@ def missing(results: Results, only: set[str]) -> Iterator[Job]:
 def counts(row: Mapping[str, Any] | None, job: Job) -> bool:
     """Whether there is a result, of the data that the task has now."""
     return row is not None and row["of"] == load(job.line.task).of
-
-
-def plan() -> list[str]:
-    """A table of the whole study: lines, seeds, seconds of one training, hours."""
-    rows, total = [], 0.0
-    for task in TASKS.values():
-        count = sum(line.task == task.name for line in lines())
-        hours = count * (task.seeds - 1 + TRIALS) * task.seconds / 3600
-        total += hours
-        rows.append([task.name, str(count), str(task.seeds), f"{task.steps:,}", f"{task.seconds:g}", f"{hours:.2f}"])
-    rows.append(["all", str(len(lines())), "", "", "", f"{total:.1f}"])
-    return table(["task", "lines", "seeds", "steps", "seconds", "core-hours"], rows)
 
 
 def status(results: Results) -> list[str]:

@@ -10,16 +10,17 @@ import numpy as np
 import onnxruntime
 import torch
 
+from limelight_export.execution.pytorch_runner import copy_for_export
 from limelight_export.execution.random_inputs import RandomInputs, collate_rows
 from limelight_export.exported_graph import ExportedGraph
 from limelight_export.interface import BATCH
-from limelight_export.tracing.shared_trace import build_graphs_in_shared_traces
+from limelight_export.tracing.build import build_graphs
 from limelight_models.cards.card import Card
 from limelight_models.catalogue.parts import combine
 from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.catalogue.testbed.form import Built
+from limelight_models.catalogue.testbed.text import Texts
 from limelight_models.data import tokenizers
-from limelight_models.testbed.form import Built
-from limelight_models.testbed.text import Texts
 from research.mechanisms.line import Line, latency_key
 from research.mechanisms.lines import lines
 from research.mechanisms.results import Results
@@ -30,31 +31,19 @@ SIZES = {
     "aspect": {"left": 12, "target": 2, "right": 12},
 }
 WORDS = [" ".join(f"word{number}" for number in range(1000))]
-TOGETHER = 12  # graphs in one trace
 RUNS, WARM = 200, 20
 
 
 def time_graphs(results: Results) -> Iterator[tuple[str, float]]:
     """File a time for every mechanism of the study that has none; give what was filed."""
     waiting = {latency_key(each): each for each in lines() if each.latency}
-    for task, keys in by_task(waiting, results).items():
-        for begin in range(0, len(keys), TOGETHER):
-            torch.manual_seed(0)
-            built = {key: build(waiting[key]) for key in keys[begin : begin + TOGETHER]}
-            graphs: Mapping[str, ExportedGraph] = build_graphs_in_shared_traces(built)
-            for key in built:
-                found = latency(graphs[key], built[key][1], SIZES[task])
-                results.add("latency", key, 0, ms=round(found, 4), onnxruntime=onnxruntime.__version__)
-                yield key, found
-
-
-def by_task(waiting: Mapping[str, Line], results: Results) -> dict[str, list[str]]:
-    """Keys without a time, by the kind of model that they are timed in."""
-    found: dict[str, list[str]] = {task: [] for task in SIZES}
-    for key, line in waiting.items():
-        if not results.known("latency", key):
-            found[kind_of(line.latency)].append(key)
-    return found
+    for key in (each for each in waiting if not results.known("latency", each)):
+        torch.manual_seed(0)
+        model, card = build(waiting[key])
+        (graph,) = build_graphs(copy_for_export(model), card)
+        found = latency(graph, card, SIZES[kind_of(waiting[key].latency)])
+        results.add("latency", key, 0, ms=round(found, 4), onnxruntime=onnxruntime.__version__)
+        yield key, found
 
 
 def kind_of(latency: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from limelight_models.attention.queries.multi_hop import MultiHop
 from limelight_models.attention.score import ScaledDot
 from limelight_models.catalogue.parts import ALIGNS, SCORES
 from limelight_models.catalogue.registry import MECHANISMS
-from limelight_models.testbed.text import Texts
+from limelight_models.catalogue.testbed.text import Texts
 from research.mechanisms.data import TaskData
 from research.mechanisms.models import Asking, Beside, Story, Writing
 from research.mechanisms.reading import FACTS

@@ -1,7 +1,7 @@
 """Small models in which only attention can carry information from a source to an answer.
 
-They stand beside the forms of `models/limelight_models/testbed`: their queries come from a place in the text, a
-neighbour, a decoder's state or a question. Each has one map, `attention` [batch, head, step, key(, feature)].
+They stand beside the forms of `models/limelight_models/catalogue/testbed`: their queries come from a place in the
+text, a neighbour, a decoder's state or a question. Each has one map, `attention` [batch, head, step, key(, feature)].
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from limelight_models.attention.flat import attend, over_keys
 from limelight_models.attention.score import SelfAttentive
 from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.blocks.recurrent import BiGru
+from limelight_models.catalogue.testbed.classifier import SmallModel
+from limelight_models.catalogue.testbed.document_forms import pool
+from limelight_models.catalogue.testbed.text import ATTENTION, Features, Texts
 from limelight_models.network import Answer
-from limelight_models.testbed.classifier import SmallModel
-from limelight_models.testbed.document_forms import pool
-from limelight_models.testbed.text import ATTENTION, Features, Texts
 from research.signals.facts import Reader
 
 Found = tuple[Tensor, Tensor]

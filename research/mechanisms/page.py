@@ -1,177 +1,149 @@
-"""docs/mechanisms.md, from the results."""
+"""The table of advice in docs/mechanisms.md, and docs/records/mechanisms.md: the tables of every task."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from research.mechanisms.absent import ABSENT, ENTERS
-from research.mechanisms.advice import advice
-from research.mechanisms.choice import RULE, Verdict, verdict
-from research.mechanisms.findings import findings
-from research.mechanisms.jobs import planned
-from research.mechanisms.limits import limits
-from research.mechanisms.lines import of_task
-from research.mechanisms.pictures import decided
-from research.mechanisms.prose import wrapped
-from research.mechanisms.results import Results
-from research.mechanisms.start import ENTROPY
+import numpy as np
+from scipy.stats import spearmanr
+
+from research.mechanisms.choice import MOST, Verdict, ranked, verdict
+from research.mechanisms.line import UNIFORM
 from research.mechanisms.statistics import Effect
 from research.mechanisms.summary import Row, Standings
-from research.mechanisms.tasks import TASKS
-from research.mechanisms.terms import terms_table
+from research.replication.tables import percent, written
 
 Cell = Callable[[Row, Standings], str]  # empty where there is nothing to say
 
-HEADER = """# Attention mechanisms, each where its idea can act
+NAMED = 3  # mechanisms that are named where several are as good
+FEW = 5  # mechanisms of which no correlation is taken
+RIGHT = 0.9  # of all examples: a run that solved its task
+HEAD = """# Mechanisms: the tables
 
-Written by `python -m research.mechanisms write` from `research/records/mechanisms.jsonl.xz`. Do not edit.
-
-{state}
-
-## What to pick
-
-{rule}
-
-Where no mechanism is shown to be above a plain average of the same model, the average is the advice, and the figures
-are its own. Where nothing has half of the answers, nothing was learned and nothing is advised. *Longer texts*: right
-answers on texts up to twice as long as any in training.
-
-"""
-PICTURES = """
-## Three pictures
-
-![Right answers by task: every mechanism a dot, the controls marked](pictures/mechanisms-tasks.svg)
-
-Where the red ring is far to the left, attention is needed; where the dots lie together, any of them will do.
-
-![Weight on the right place against right answers, a dot for each mechanism and task](pictures/mechanisms-places.svg)
-
-At the top right: looks right and answers right. Above the diagonal: answers right with little weight there. Below it:
-looks right and answers wrong.
-
-![Entropy of the weights over training, on six tasks, every mechanism a line](pictures/mechanisms-entropy.svg)
-
-{decided}
-"""
-METHOD = """
-## How it was done
-
-- **Tasks.** Generated ones, of which it is known where to look, and real sets beside them: SNLI, MAMS, bAbI 1 to 3,
-  and sentence sentiment as the negative control, where an average is known to be enough. Models are small (32
-  features) and built so that nothing but attention brings what is asked for to where it is answered
-  (`research/mechanisms/models.py`, `models/limelight_models/testbed`). An example is right where every step of its
-  answer is.
-- **Who enters.** A mechanism whose idea can act on the task; whether it did is measured on the dev part (keys are cut
-  off, bounds bind, steps stop, features, heads or looks differ, earlier weights move later ones). One that did in
-  less than 1 % of the cases is listed below its table and not compared. What entered nowhere is listed at the end.
-- **Equal start.** Scores are multiplied by a number that gives softmax over them an entropy of {entropy:g} of that of
-  equal weights on one batch, which makes the scaled and the plain dot product one and the same. Kernels that are
-  divided by their sum cannot be scaled and begin where they begin.
-- **Equal tuning.** With the first seed three rates of Adam go a third of the steps; the best on the dev part goes on,
-  and its rate is kept for the other seeds. Training stops where the dev part has not improved four times in a row, or
-  is solved, or at a limit of steps; the weights that did best there read the test part, once.
-- **Controls**, of the same size: the plain mechanism (the first below the controls) with **uniform** weights, and
-  with the score and its maps of query and key **frozen** as drawn. **Permuted**: what is left of a trained mechanism
-  when its weights are shuffled among the keys at test time (Jain and Wallace 2019).
-- **Statistics.** Every mechanism answers the same examples from the same seeds. Differences have 95 % intervals from
-  a paired hierarchical bootstrap: examples are drawn with replacement, and what seeds add from Student's t with their
-  own variance. Starred: p < 5 % after Holm's correction over the task's column. With one seed, an interval is about
-  other examples alone, not about other seeds. Beside each table stands the smallest difference that a test at 5 %
-  would find four times out of five.
-- **Columns.** *right*: mean over seeds ± standard deviation; where some seeds solve a task and others do not, both
-  mislead, and *solved* says more: the seeds with at least 80 % of what the best mechanism has right in the mean, of how
-  many. *on the right place*: share of weight on the gold places (attention correctness, Liu et al. 2017), and
-  what equal weights would have in brackets; *AER*: alignment error rate of the strongest keys (Och and Ney 2003),
-  links being sure where one place alone is right; *facts*: of the supporting facts, those among as many strongest
-  ones. *longer*: right answers on examples up to twice as long as any that were trained. *entropy*: of the weights on
-  the test part, 1 for equal ones. *step*: processor milliseconds of a training step, on a shared machine; *kept*:
-  megabytes that a step keeps for its gradients; *latency*: milliseconds of ONNX Runtime for one instance of the
-  mechanism's small task model, exported with its maps (64 tokens; pairs 14 and 8; targets 12, 2 and 12), one thread;
-  in longer texts it was not measured.
-- **Raw.** Which examples every run answered rightly is in the results, eight a byte, compressed
-  (`research/mechanisms/bits.py`).
+[The study](../mechanisms.md) and [how to read the columns](mechanisms-method.md). Written by
+`python -m research.mechanisms write` from `research/records/mechanisms.jsonl.xz`.
 
 ## What each task was given
-
-*Each seen*: how often an example of the training part is seen before the limit of steps. *Rate at an edge*: tuned lines
-whose rate is the lowest or the highest of the three. *Stopped by the limit*: the share of runs.
-
-"""
-LEFT_OUT = """
-## What this study leaves out
-
 """
 
 
-def page(results: Results, found: Sequence[Standings]) -> str:
-    """The whole page, of results that were summed up."""
-    head = [HEADER.format(state=state(results), rule=wrapped(RULE)), *advice(found)]
-    said = [
-        PICTURES.format(decided=decided(found)),
-        "\n## What the numbers say\n",
-        *findings(found),
-        METHOD.format(entropy=ENTROPY),
-        *terms_table(found),
-    ]
-    rest = [LEFT_OUT, *limits(found), *(part for each in found for part in section(each)), *absent(found)]
-    return "".join([*head, *said, *rest])
+def picks(found: Sequence[Standings]) -> list[str]:
+    """Write a row for each task: what to pick, and how that does beside the average."""
+    by_task = {each.task.name: each for each in found}
+    rows = []
+    for each in found:
+        row = picked(each, by_task)
+        known = {} if row is None else row.figures
+        right, average = (None if one is None else one.accuracy for one in (row, each.row(UNIFORM)))
+        shares = (right, average, known.get("share", known.get("facts")), known.get("longer"))
+        cells = ["–" if share is None else percent(share) for share in shares]
+        rows.append([f"{each.task.title} (`{each.task.name}`)", pick(each, by_task), *cells])
+    heads = ("to do this", "pick", "right", "plain average", "weight on the right place", "longer texts")
+    return written(heads, rows, words=2)
 
 
-def state(results: Results) -> str:
-    """The share of the study that is complete."""
-    jobs = list(planned())
-    done = [job for job in jobs if results.known("run", job.line.key, job.seed)]
-    seconds = sum(row["cpu_seconds"] for (kind, _, _), row in results.rows.items() if kind == "run")
-    said = f"{len(done):,} of {len(jobs):,} runs are in, {seconds / 60:,.0f} core-minutes"
-    if len(done) == len(jobs):
-        return f"Complete: {said}."
-    seeds = sorted({job.seed for job in done})
-    return wrapped(
-        f"**Partial**: {said} (seeds {', '.join(map(str, seeds)) or 'none'}). What is said below is said of those;"
-        " `python -m research.mechanisms run` adds what is missing."
-    )
+def picked(found: Standings, by_task: Mapping[str, Standings]) -> Row | None:
+    """Choose the row that is advised: a mechanism, the plain average, or none."""
+    choices = {Verdict.MECHANISM: lambda: ranked(found, by_task)[0], Verdict.AVERAGE: lambda: found.row(UNIFORM)}
+    return choices.get(verdict(found), lambda: None)()
+
+
+def pick(found: Standings, by_task: Mapping[str, Standings]) -> str:
+    """Write the advice for a task."""
+    best = f"most right: {found.best.name}, {percent(found.best.accuracy)}"
+    match verdict(found):
+        case Verdict.MECHANISM:
+            first, *equal = (row.name for row in ranked(found, by_task))
+            others = len(equal) - NAMED + 1
+            more = [f"{others} more as good"] if others > 0 else []
+            return "; ".join([f"**{first}**", *equal[: NAMED - 1], *more])
+        case Verdict.AVERAGE:
+            return f"an average: no mechanism was shown to be better ({best})"
+        case Verdict.NOTHING:
+            return f"no advice: no mechanism learned it from {found.task.training:,} examples ({best})"
+
+
+def tables(found: Sequence[Standings]) -> str:
+    """Write the record of tables."""
+    heads = ("task", "learned from", "steps × batch", "each seen", "rate at an edge", "stopped by the limit")
+    heads += ("correlation", "elsewhere")
+    given = written(heads, ([f"`{each.task.name}`", *terms(each)] for each in found), words=1)
+    return "".join([HEAD, *given, *(part for each in found for part in section(each))])
+
+
+def terms(found: Standings) -> Iterator[str]:
+    """Give a task's cells: what it learned from, if rates and steps sufficed, if looks and answers agree."""
+    task, runs = found.task, [run for row in found.rows for run in row.runs]
+    seen = task.steps * task.batch / task.training
+    edges = [edge for row in found.rows if (edge := edge_of(row)) is not None]
+    lowest, highest = edges.count(-1), edges.count(1)
+    yield f"{task.training:,}"
+    yield f"{task.steps:,} × {task.batch}"
+    yield f"{seen:.{0 if seen >= 10 else 1}f} times"
+    yield f"{lowest + highest} of {len(edges)} ({lowest} lowest, {highest} highest)"
+    yield f"{100 * sum(run['steps'] >= task.steps for run in runs) / len(runs):.0f} %"
+    correlation = agreement(found)
+    yield "–" if correlation is None else f"{correlation:.2f}"
+    solved = [run for row in found.mechanisms for run in row.runs if run["accuracy"] >= RIGHT and "share" in run]
+    yield f"{sum(run['share'] < MOST for run in solved)} of {len(solved)}" if solved else "–"
+
+
+def edge_of(row: Row) -> int | None:
+    """Compare the best rate with those tried: -1 the lowest, 1 the highest, 0 between; None without a trial."""
+    for run in row.runs:
+        if run["tried"]:
+            tried = sorted(map(float, run["tried"]))
+            return int(run["rate"] == tried[-1]) - int(run["rate"] == tried[0])
+    return None
+
+
+def agreement(found: Standings) -> float | None:
+    """Correlate weight on the right place with right answers, by rank; None with few mechanisms, or no difference."""
+    rows = [row for row in found.mechanisms if "share" in row.figures]
+    shares, right = [row.figures["share"] for row in rows], [row.accuracy for row in rows]
+    if len(rows) < FEW or np.ptp(shares) == 0 or np.ptp(right) == 0:
+        return None
+    return float(spearmanr(shares, right).statistic)
 
 
 def section(found: Standings) -> Iterator[str]:
-    """A task's table with what stands beside it."""
+    """Write a task's table with what stands beside it."""
     task = found.task
-    seeds = sorted({len(row.right) for row in found.rows})
-    lines = len(list(of_task(task.name)))
-    said = f"{len(found.rows)} of {lines} lines" if len(found.rows) < lines else f"{lines} lines"
-    yield f"\n## {task.title}\n\n`{task.name}`: {said}, "
-    yield f"{seeds[0]}{f' to {seeds[-1]}' if seeds[-1] != seeds[0] else ''} of {task.seeds} seeds. "
-    yield f"Smallest difference that could be found: {100 * found.smallest:.1f} points.\n\n"
+    seeds = max(len(row.right) for row in found.rows)
+    yield f"\n## {task.title}\n\n`{task.name}`: {len(found.rows)} lines, {seeds} of {task.seeds} seeds. "
+    yield f"Smallest difference that could be found: {100 * found.smallest:.1f} points.\n"
     if not found.learned:
-        yield "Nothing learned this task: its figures compare failures, not mechanisms.\n\n"
-    yield f"{wrapped(ENTERS[task.form])}\n\n"
+        yield "\nNothing learned this task: its figures compare failures, not mechanisms.\n"
     columns = [(name, cell) for name, cell in COLUMNS.items() if any(cell(row, found) for row in found.rows)]
-    yield f"| mechanism | {' | '.join(name for name, _ in columns)} |\n|---|{'---:|' * len(columns)}\n"
-    for row in found.rows:
-        if not row.idle:
-            yield f"| {named(row, task.plain)} | {' | '.join(cell(row, found) or '–' for _, cell in columns)} |\n"
+    rows = (
+        [named(row, task.plain), *(cell(row, found) or "–" for _, cell in columns)]
+        for row in found.rows
+        if not row.idle
+    )
+    yield from written(("mechanism", *(name for name, _ in columns)), rows, words=1)
     for row in found.rows:
         if row.idle:
             yield f"\n*{row.name}* is not compared: {row.line.check}: {100 * row.figures['acted']:.1f} %.\n"
 
 
 def named(row: Row, plain: str) -> str:
-    """A mechanism's name: controls in italics, the plain one bold."""
+    """Write a mechanism's name: controls in italics, the plain one bold."""
     if row.line.control:
         return f"*{row.name}*"
     return f"**{row.name}**" if row.name == plain else row.name
 
 
 def right(row: Row, found: Standings) -> str:
-    """Accuracy, with its deviation over seeds where there are more."""
+    """Write the accuracy, with its deviation over seeds where there are more."""
     spread = f" ± {100 * row.deviation:.1f}" if len(row.right) > 1 else ""
     return f"{100 * row.accuracy:.1f}{spread}"
 
 
 def solved(row: Row, found: Standings) -> str:
-    """Number of seeds that solved the task; empty where an average is enough, or nothing was learned."""
+    """Count the seeds that solved the task; empty where an average is enough, or nothing was learned."""
     return f"{found.solved(row)} of {len(row.right)}" if verdict(found) is Verdict.MECHANISM else ""
 
 
 def difference(of: tuple[Effect, float] | None) -> str:
-    """A difference in points with its interval, starred where it stands after correction."""
+    """Write a difference in points with its interval, starred where it stands after correction."""
     if of is None:
         return ""
     each, p = of
@@ -180,14 +152,14 @@ def difference(of: tuple[Effect, float] | None) -> str:
 
 
 def on_place(row: Row, found: Standings) -> str:
-    """Weight on the right place, and what equal weights would have."""
+    """Write the weight on the right place, and what equal weights would have."""
     if "share" not in row.figures:
         return ""
     return f"{row.figures['share']:.2f} ({row.figures['even']:.2f})"
 
 
 def of_figure(name: str, form: str, share: bool = False) -> Cell:
-    """A cell of a figure that may be missing."""
+    """Make a cell of a figure that may be missing."""
     return lambda row, _: format(row.figures[name] * (100 if share else 1), form) if name in row.figures else ""
 
 
@@ -207,12 +179,3 @@ COLUMNS: Mapping[str, Cell] = {
     "kept, MB": of_figure("kept_mb", ".1f"),
     "latency, ms": lambda row, _: "" if row.latency is None else f"{row.latency:.3f}",
 }
-
-
-def absent(found: Sequence[Standings]) -> Iterator[str]:
-    """Mechanisms that did not enter, or have no results yet."""
-    there = {each.task.name for each in found}
-    if missing := [task for task in TASKS.values() if task.name not in there]:
-        yield "\n## Not yet run\n\n" + "".join(f"- `{task.name}`: {task.title}.\n" for task in missing)
-    yield "\n## What entered nowhere\n\n"
-    yield from (f"- {name}: {why}.\n" for name, why in ABSENT.items())

@@ -1,9 +1,6 @@
 """The study's three pictures: right answers, weight on the right place, and entropy over training."""
 
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from io import StringIO
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -14,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from research.mechanisms.line import FROZEN, UNIFORM
-from research.mechanisms.prose import listed, wrapped
 from research.mechanisms.summary import Row, Standings
 
 # Okabe and Ito (2008): told apart by people of any colour vision.
@@ -35,15 +31,6 @@ STYLE: Mapping[str, Any] = {
 }
 SHADES = matplotlib.colormaps["Blues"]
 Points = Sequence[tuple[float, float]]
-_COORDINATES = re.compile(r'(?<= )(?:d|x|y|transform)="[^"]*"')
-_IDS = re.compile(r"(?<=[#\"])[mp][0-9a-f]{10}(?=[\")])")
-_PATH = re.compile(r'(?<= d=")[^"]*')
-_BLANK = re.compile(r"\.0+(?=\D)| ?([A-Za-z]) ?")
-_STYLE = re.compile(r' style="([^"]*)"')
-_NAMED = re.compile(r'<g id="[^"]*">\n')
-_TURNED = re.compile(r' transform="rotate\(-0 [^"]*\)"')  # by nothing
-_GROUP = re.compile(r"<g>\n((?:<(?:use|path|text)[^\n]*\n)*)</g>\n")
-_FRACTION = re.compile(r"-?\d+\.\d{2,}")
 
 
 def pictures(found: Sequence[Standings]) -> Mapping[str, Figure]:
@@ -54,37 +41,8 @@ def pictures(found: Sequence[Standings]) -> Mapping[str, Figure]:
 
 def save(figure: Figure, file: Path) -> None:
     """Write a picture as SVG."""
-    written = StringIO()
     with matplotlib.rc_context(STYLE):
-        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-    file.write_text(compact(written.getvalue()), encoding="utf-8")
-
-
-def compact(svg: str) -> str:
-    """Write a drawing in fewer bytes, such that it looks the same.
-
-    Coordinates have a tenth of a point, those of markers a hundredth. A path is on one line, nothing is indented, and
-    styles that elements share are classes. Groups that say nothing go.
-    """
-    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = _COORDINATES.sub(lambda found: _FRACTION.sub(_rounded, " ".join(found[0].split())), svg)
-    svg = _PATH.sub(lambda found: _BLANK.sub(r"\1", found[0]), svg)
-    ids = {name: f"i{place}" for place, name in enumerate(dict.fromkeys(_IDS.findall(svg)))}
-    svg = _IDS.sub(lambda found: ids[found[0]], svg)
-    shared = [style for style, number in Counter(_STYLE.findall(svg)).items() if number > 1]
-    classes = {style: f"s{place}" for place, style in enumerate(shared)}
-    svg = _STYLE.sub(lambda found: f' class="{classes[found[1]]}"' if found[1] in classes else found[0], svg)
-    rules = "".join(f" .{name}{{{style}}}" for style, name in classes.items())
-    svg = re.sub(r"\n +", "\n", svg.replace("</style>", f"{rules}</style>"))
-    svg = _TURNED.sub("", _NAMED.sub("<g>\n", svg))
-    while (fewer := _GROUP.sub(r"\1", svg)) != svg:
-        svg = fewer
-    return svg
-
-
-def _rounded(number: re.Match[str]) -> str:
-    value = float(number[0])
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
 
 
 def tasks(found: Sequence[Standings]) -> Figure:
@@ -179,22 +137,3 @@ def mean_entropy(row: Row) -> Points:
     steps, _ = max(known, key=lambda each: each[0][-1])
     values = np.mean([np.interp(steps, *each) for each in known], axis=0)
     return [(float(step), float(value)) for step, value in zip(steps, values, strict=True)]
-
-
-def decided(found: Sequence[Standings]) -> str:
-    """What the picture of entropies shows: how decided those are in the end that have most right answers."""
-    ends = {
-        each.task.name: each.best.figures["entropy"]
-        for each in found
-        if each.task.drawn and "entropy" in each.best.figures
-    }
-    near = [f"{name} ({value:.2f})" for name, value in ends.items() if value >= 0.5]
-    far = [f"{name} ({value:.2f})" for name, value in ends.items() if value < 0.5]
-    parts = [f"near an average on {listed(near)}" if near else "", f"decided on {listed(far)}" if far else ""]
-    said = (
-        "All scores begin equally decided; what alignments make of them is their own. Every mechanism is a line, the"
-        " mean of its seeds (a run that ended keeps its last value), the darker the more answers are right."
-    )
-    if ends:
-        said += f" The one with most right answers ends {', '.join(filter(None, parts))}."
-    return wrapped(said)

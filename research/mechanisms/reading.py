@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from limelight_bundle.text import Encoded, Encoder
+from limelight_models.catalogue.testbed.text import Texts
 from limelight_models.data import tokenizers
 from limelight_models.data.dataset import Dataset, Example
-from limelight_models.testbed.text import Texts
 from research.mechanisms.data import Part, Row, TaskData, keys_of, sentences_of, text_of, tokens_of
 
 VOCABULARY = 8000

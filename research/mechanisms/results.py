@@ -1,5 +1,6 @@
 """The file of results: JSON lines, compressed by xz and appended to, so that a study resumes where it stopped."""
 
+import base64
 import json
 import lzma
 import os
@@ -11,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.records import compressed
-from research.mechanisms.bits import packed, unpacked
 
 FILE = Path(__file__).parents[1] / "records" / "mechanisms.jsonl.xz"
 _TOGETHER = "right"  # the kind of a row with the right answers of all runs of a task
@@ -101,3 +101,13 @@ def _by_task(runs: Iterable[dict[str, Any]]) -> dict[tuple[str, int], list[dict[
 
 def _line(row: dict[str, Any]) -> bytes:
     return (json.dumps(row, ensure_ascii=False) + "\n").encode()
+
+
+def packed(right: np.ndarray) -> str:
+    """Write right answers, bool [example], as text: eight a byte, in base64."""
+    return base64.b64encode(np.packbits(right).tobytes()).decode()
+
+
+def unpacked(text: str, count: int) -> np.ndarray:
+    """Read so many again."""
+    return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8), count=count).astype(bool)

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from research.mechanisms.bits import packed
 from research.mechanisms.data import Part, TaskData, gold_of, targets_of
 from research.mechanisms.line import MEMORY, Line
 from research.mechanisms.looks import CHECKS, Agreement, normalised_entropy, shares
 from research.mechanisms.permuted import permuted
+from research.mechanisms.results import packed
 from research.mechanisms.subject import Subject
 from research.mechanisms.tasks import TASKS, load
 from research.mechanisms.training import Training, answers, losses, rightly, seeded, trained

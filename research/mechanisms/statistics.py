@@ -76,14 +76,14 @@ def seed_variance(difference: np.ndarray) -> float:
     return max(0.0, float(of_seeds - of_rest) / examples)
 
 
-def holm(values: Sequence[float]) -> list[float]:
-    """p-values corrected for their number (Holm 1979): the chance that any of those below a level is there by luck."""
-    order = sorted(range(len(values)), key=lambda place: values[place])
-    corrected, largest = [0.0] * len(values), 0.0
-    for rank, place in enumerate(order):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[place]))
-        corrected[place] = largest
-    return corrected
+def holm(p_values: Sequence[float | None]) -> list[float]:
+    """Adjust p values for being several (Holm 1979); 1 where there is none."""
+    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    adjusted, most = [1.0] * len(p_values), 0.0
+    for rank, (p, place) in enumerate(known):
+        most = max(most, min(1.0, p * (len(known) - rank)))
+        adjusted[place] = most
+    return adjusted
 
 
 def smallest_difference(effects: Sequence[Effect]) -> float:

@@ -10,10 +10,10 @@ from torch import Tensor
 from limelight.v1 import model_pb2
 from limelight_bundle.maps import canonical
 from limelight_models.cards.card import Card
+from limelight_models.catalogue.testbed.classifier import SmallModel
+from limelight_models.catalogue.testbed.form import Built
+from limelight_models.catalogue.testbed.text import ATTENTION
 from limelight_models.network import Answer
-from limelight_models.testbed.classifier import SmallModel
-from limelight_models.testbed.form import Built
-from limelight_models.testbed.text import ATTENTION
 from research.mechanisms.data import Part, collate
 
 NEUTRAL = 0.5  # uniform noise that draws the most likely, as a server does without a seed

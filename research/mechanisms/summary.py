@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from research.mechanisms.bits import unpacked
 from research.mechanisms.line import UNIFORM, Line, latency_key
 from research.mechanisms.lines import of_task
 from research.mechanisms.looks import ACTED
-from research.mechanisms.results import Results
+from research.mechanisms.results import Results, unpacked
 from research.mechanisms.statistics import Effect, effect, holm, smallest_difference
 from research.mechanisms.tasks import TASKS, Task
 

@@ -1,10 +1,10 @@
-"""Trains the models of docs/results.md, collects what was measured, and writes its pages.
+"""Trains the models of docs/results.md, collects what was measured, and writes its tables.
 
     python -m research.replication train --data ../shared/data    one run after another; Ctrl-C and again goes on
+    python -m research.replication train NAME --command '…'       a new row, of `limelight train …`
     python -m research.replication beams ROW ...                  of rows that write texts, what several beams add
     python -m research.replication collect                        runs/results/*/*.json -> records/training.json.xz
-    python -m research.replication write                          records/training.json.xz -> docs/results*.md
-    python -m research.replication show                           prints every run, command, map and head of the record
+    python -m research.replication write                          records/training.json.xz -> tables of docs/results.md
 
 Only figures are kept, never a row of the data.
 """
@@ -12,29 +12,31 @@ Only figures are kept, never a row of the data.
 import argparse
 import json
 import os
-import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.records import ROOT, read, write
 from research.replication.beams import served
-from research.replication.page import details, pages
-from research.replication.runs import PAGES, RECORD, RUNS, TABLE
+from research.replication.page import pages
+from research.replication.runs import DATA, RECORD, RUNS, TABLE, Run
 
-_BEAMS = "beams.json"
+_BEAMS, _COMMAND = "beams.json", "command.txt"
 _PLACES = ("path", "gold", "columns")  # of files: the command says them
 
 
-def train(data: Path, names: list[str], minutes: float) -> None:
+def train(data: Path, rows: Sequence[Run], minutes: float) -> None:
     """Train what is not finished, one run after another."""
-    for run in (run for run in TABLE if not names or run.name in names):
+    for run in rows:
         folder = RUNS / run.name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _COMMAND).write_text(run.command)
         if (folder / "metrics.json").exists() and json.loads((folder / "metrics.json").read_text())["finished"]:
             continue
         begun = (folder / "resume.safetensors").exists()
-        arguments = ["train", run.model, "--resume"] if begun else [*run.command(data), "--overwrite"]
+        arguments = ["train", run.model, "--resume"] if begun else [*run.arguments(data), "--overwrite"]
         arguments += ["--out", str(folder), *(["--time-limit", str(minutes)] if minutes else [])]
         print(f"== {run.name}", flush=True)
         subprocess.run(
@@ -47,44 +49,46 @@ def train(data: Path, names: list[str], minutes: float) -> None:
 
 def collect() -> None:
     """Keep the figures of every run that there is; those of others stay as they are."""
-    record: dict[str, Any] = read(RECORD) if RECORD.exists() else {}
-    for run in TABLE:
-        folder = RUNS / run.name
-        if (folder / "metrics.json").exists():
-            config = json.loads((folder / "config.json").read_text())
-            for place in _PLACES:
-                config["data"].pop(place, None)
-            metrics = json.loads((folder / "metrics.json").read_text())
-            record[run.name] = {
-                "command": shlex.join(["limelight", *run.command(Path("../shared/data"))]),
-                **{name: value for name, value in metrics.items() if name != "history"},
-                **{key: config[key] for key in ("model", "config", "settings", "data", "versions")},
-            }
-            if (folder / _BEAMS).exists():
-                record[run.name]["beams"] = json.loads((folder / _BEAMS).read_text())
-    write(RECORD, {run.name: record[run.name] for run in TABLE if run.name in record})
+    record: dict[str, Any] = read(RECORD)
+    for file in sorted(RUNS.glob(f"*/{_COMMAND}")):
+        folder = file.parent
+        if not (folder / "metrics.json").exists():
+            continue
+        config, metrics = (json.loads((folder / f"{name}.json").read_text()) for name in ("config", "metrics"))
+        for place in _PLACES:
+            config["data"].pop(place, None)
+        record[folder.name] = {
+            "command": file.read_text(),
+            **{name: value for name, value in metrics.items() if name != "history"},
+            **{key: config[key] for key in ("model", "config", "settings", "data", "versions")},
+        }
+        if (folder / _BEAMS).exists():
+            record[folder.name]["beams"] = json.loads((folder / _BEAMS).read_text())
+    write(RECORD, record)
 
 
 def main() -> None:
-    """Do one of the five."""
+    """Do one of the four."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=("train", "beams", "collect", "write", "show"))
+    parser.add_argument("task", choices=("train", "beams", "collect", "write"))
     parser.add_argument("names", nargs="*", help="rows, all where none is named")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--data", type=Path, default=Path(DATA))
+    parser.add_argument("--command", default="", help="of a new row, which the one name names")
     parser.add_argument("--minutes", type=float, default=0.0, help="time limit of a run")
     options = parser.parse_args()
     if options.task == "train":
-        train(options.data.resolve(), options.names, options.minutes)
+        chosen = [run for run in TABLE if not options.names or run.name in options.names]
+        if options.command:
+            chosen = [Run(*options.names, options.command)]
+        train(options.data.resolve(), chosen, options.minutes)
     elif options.task == "beams":
         for name in options.names:
             (RUNS / name / _BEAMS).write_text(json.dumps(served(RUNS / name), indent=1) + "\n")
     elif options.task == "collect":
         collect()
-    elif options.task == "show":
-        print(details(read(RECORD)), end="")
     else:
-        for name, text in pages(read(RECORD)).items():
-            (PAGES / name).write_text(text)
+        for page, text in pages(read(RECORD)).items():
+            page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -124,16 +124,6 @@ def differences(record: Record, base: str, other: str, figure: str = "") -> list
     ]
 
 
-def holm(p_values: Sequence[float | None]) -> list[float]:
-    """Adjust p values for being several (Holm 1979); 1 where there is none."""
-    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
-    adjusted, most = [1.0] * len(p_values), 0.0
-    for rank, (p, place) in enumerate(known):
-        most = max(most, min(1.0, p * (len(known) - rank)))
-        adjusted[place] = most
-    return adjusted
-
-
 def student(values: Sequence[float]) -> Interval:
     """The 95 % interval of a mean over seeds, of two or more."""
     mean = fmean(values)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from limelight_models.index import ZOO, published
+from research.mechanisms.statistics import holm
 from research.replication.differences import (
     ALIGNMENT_ERRORS,
     ALONE,
@@ -12,10 +13,8 @@ from research.replication.differences import (
     SHOWN,
     Difference,
     differences,
-    holm,
 )
 from research.replication.figures import WEIGHT, Record, is_made
-from research.replication.names import title
 from research.replication.tables import written
 
 _GATE, _CROSS = f"{WEIGHT}, gate.0", f"{WEIGHT}, decoder.cross"
@@ -74,10 +73,7 @@ CLAIMS = (
     ),
     Claim("Yang 2016", "attention beats averages of words and sentences", "han", ("han-mean",)),
     Claim(
-        "Li 2018",
-        "transfer beats the labelled domain alone, and pivots alone",
-        "hatn",
-        ("hatn-source", "hatn-pnet"),
+        "Li 2018", "transfer beats the labelled domain alone, and pivots alone", "hatn", ("hatn-source", "hatn-pnet")
     ),
     Claim("Vaswani 2017", "attention alone beats recurrence with attention", "transformer", ("bahdanau",)),
     Claim(
@@ -119,12 +115,7 @@ CLAIMS = (
         figure="told apart",
         own=True,
     ),
-    Claim(
-        "Kiela 2018",
-        "several embeddings beat each alone",
-        "dme",
-        ("dme-neighbours", "dme-spelling", "dme-learned"),
-    ),
+    Claim("Kiela 2018", "several embeddings beat each alone", "dme", ("dme-neighbours", "dme-spelling", "dme-learned")),
     Claim("Kiela 2018", "and all of them beside each other", "dme", ("dme-concatenated",)),
     Claim(
         "Kiela 2018",
@@ -135,12 +126,7 @@ CLAIMS = (
     Claim("Shen 2018", "self-attention beats a BiLSTM of its size", "disan", ("disan-bilstm",)),
     Claim("Shen 2018", "attention among chosen tokens beats that among all", "resan", ("resan-soft",)),
     Claim("Sukhbaatar 2015", "several hops beat one", "memn2n", ("memn2n-one",)),
-    Claim(
-        "Cui 2017",
-        "a second attention beats the average of the first",
-        "aoa-reader",
-        ("aoa-reader-average",),
-    ),
+    Claim("Cui 2017", "a second attention beats the average of the first", "aoa-reader", ("aoa-reader-average",)),
     Claim(
         "Barbieri 2018",
         "weights for each label beat one row of weights for all",
@@ -228,6 +214,11 @@ def compared(record: Record) -> list[Compared]:
     ]
     adjusted = holm([None if found is None else found.p_value(claim.less) for claim, _, found in pairs])
     return [Compared(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
+
+
+def title(model: str) -> str:
+    """Write the name by which a model is trained."""
+    return f"`{model}`"
 
 
 def papers(comparisons: Sequence[Compared], record: Record) -> list[str]:

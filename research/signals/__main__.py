@@ -1,7 +1,7 @@
 """Training signals of attention at work, each beside the same model without it.
 
-    python -m research.signals                     # what is missing of the study, then the page
-    python -m research.signals --only table        # the page alone
+    python -m research.signals                     # what is missing of the study, then the tables of the page
+    python -m research.signals --only table        # the tables alone
 
 Results are appended to research/records/signals.jsonl.xz and never measured twice; docs/signals.md is written from
 them. The data sets are found at LIMELIGHT_DATA. All of it takes about ten minutes of one core.
@@ -9,15 +9,13 @@ them. The data sets are found at LIMELIGHT_DATA. All of it takes about ten minut
 
 import argparse
 import time
-from pathlib import Path
 
 import torch
 
 from research.mechanisms.results import Results
-from research.signals.page import FILE, STUDIES, page
+from research.signals.page import FILE, STUDIES, pages
 
 SEEDS = (0, 1, 2)
-PAGE = Path(__file__).parents[2] / "docs" / "signals.md"
 
 
 def main() -> None:
@@ -40,7 +38,8 @@ def main() -> None:
                     print(f"{study.key(variant)} · seed {seed} · {spent} s", flush=True)
         results.pack()
     if arguments.only in ("", "table"):
-        PAGE.write_text(page(results), encoding="utf-8")
+        for page, text in pages(results).items():
+            page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

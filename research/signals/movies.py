@@ -23,9 +23,9 @@ from limelight_models.attention.signals import (
     transfer,
 )
 from limelight_models.attention.weights import weights_of
-from limelight_models.testbed.document import DocumentModel, HierarchicalModel, sentence_map, word_map
-from limelight_models.testbed.document_forms import pool
-from limelight_models.testbed.text import Texts
+from limelight_models.catalogue.testbed.document import DocumentModel, HierarchicalModel, sentence_map, word_map
+from limelight_models.catalogue.testbed.document_forms import pool
+from limelight_models.catalogue.testbed.text import Texts
 from research.signals.overlap import document_marks, document_weights, overlap
 from research.signals.reviews import MOVIE_WORDS, Part, Reviews, folder, load, tensors
 from research.signals.training import fit, in_order, seeded

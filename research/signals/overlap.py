@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
 from limelight_bundle.text import Encoder
@@ -71,7 +71,7 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float:
     """Rank correlation; 0 where all weights are equal, since they order nothing."""
     if np.ptp(first) == 0:
         return 0.0
-    return float(np.corrcoef(rankdata(first), rankdata(second))[0, 1])
+    return float(spearmanr(first, second).statistic)
 
 
 def marked(data: Reviews) -> dict[int, np.ndarray]:

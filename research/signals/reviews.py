@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from limelight_bundle.text import Encoder
+from limelight_models.catalogue.testbed.text import Texts
 from limelight_models.data import tokenizers
-from limelight_models.testbed.text import Texts
 
 VOCABULARY = 8000
 MOVIE_SENTENCES, MOVIE_WORDS = 20, 32  # longer documents and sentences are cut

@@ -33,7 +33,7 @@ SETS = {
 def main() -> None:
     """Make the page."""
     arguments = argparse.ArgumentParser(prog="python -m research.worth", description=__doc__)
-    arguments.add_argument("--out", type=Path, default=ROOT / "docs" / "worth.md")
+    arguments.add_argument("--out", type=Path, default=ROOT / "docs" / "records" / "worth.md")
     arguments.add_argument("--limit", type=int, default=64, help="Rows of each model.")
     given = arguments.parse_args()
     reports = []

@@ -19,11 +19,10 @@ SHOWN = {
 def page(reports: Sequence[Report], command: str, sets: Mapping[str, str]) -> str:
     """Write the page. sets: what each model is and reads, by the name of the model."""
     lines = [
-        "# What the weights of the demo's models are worth",
+        "# What the weights of the demo's models are worth: the tables",
         "",
-        f"`{command}` asks served models with [`limelight evaluate`](evaluate.md) and writes this page. In brackets: "
-        "95 % bootstrap intervals over rows. The data are made here and held out from training; evidence is where the "
-        "generator put what decides the answer.",
+        f"The figures behind [the page](../worth.md), written by `{command}`. "
+        "In brackets: 95 % bootstrap intervals over rows.",
         "",
         "| model | what it is | rows | seconds |",
         "|---|---|---|---|",

@@ -51,3 +51,9 @@ def check_normalised(weights: Tensor, atol: float = 1e-5) -> None:
     rows = weights.sum(3)
     assert (weights >= 0).all()
     assert (((rows - 1).abs() <= atol) | (rows == 0)).all()
+
+
+def check_takes_part(mechanism: Mechanism, module: nn.Module) -> None:
+    """Check that what the registry names is among what ran, and nothing stood in for it."""
+    parts = [*map(type, module.modules()), *(getattr(part, "function", None) for part in module.modules())]
+    assert mechanism.module in parts, f"{mechanism.name} is not computed by {mechanism.module.__name__}"

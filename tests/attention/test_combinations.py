@@ -12,7 +12,6 @@ from limelight_models.attention.align import (
     LocalPredictive,
     SelfAdaptiveTemperature,
 )
-from limelight_models.attention.combine import weigh
 from limelight_models.attention.queries.learned import LearnedQuery
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import (
@@ -27,7 +26,6 @@ from limelight_models.attention.score import (
     MultiDimensional,
     NegativeDistance,
     OuterProduct,
-    ScaledDot,
     SelfAttentive,
 )
 from limelight_models.catalogue.mechanism import FEATURES as D
@@ -72,13 +70,6 @@ def test_any_score_goes_with_any_alignment(align: Mechanism) -> None:
             check_normalised(weights)
         alone = call_attention(attention, {name: tensor[1:] for name, tensor in inputs.items()})
         torch.testing.assert_close(alone[1], weights[1:], atol=1e-5, rtol=1e-4)
-
-
-def test_weighted_values_sum_to_the_context() -> None:
-    attention = Attention(score=ScaledDot())
-    query, key = torch.randn(2, 1, 3, D), torch.randn(2, 1, 5, D)
-    context, weights = attention(query, key)
-    torch.testing.assert_close(weigh(weights, key).sum(3), context)
 
 
 def test_query_free_attention_needs_no_query() -> None:

@@ -58,6 +58,7 @@ from limelight_models.attention.score import (
     Score,
     SelfAttentive,
 )
+from limelight_models.attention.signals import Fertility
 from limelight_models.catalogue.examples import flat, pair_inputs, question_inputs
 from limelight_models.catalogue.features import rotatory_inputs
 from limelight_models.catalogue.levels import document_inputs, span_inputs, via_inputs
@@ -364,6 +365,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         CombinationError,
         "have no query",
     ),
+    "no fertility": (lambda: Fertility(d_k=2, most=0), ValueError, "must be positive"),
     "no hops": (lambda: MultiHop(hops=[]), CombinationError, "at least one hop"),
     "no steps": (lambda: QuestionHops(steps=[]), CombinationError, "at least one step"),
     "no rotations": (lambda: Rotatory(rotations=[]), CombinationError, "at least one rotation"),
@@ -429,15 +431,6 @@ def test_what_does_not_go_together_says_why(case: str) -> None:
     make, error, reason = REFUSALS[case]
     with pytest.raises(error, match=reason):
         make()
-
-
-def test_one_hop_is_attention_itself() -> None:
-    attention = Attention(score=Additive(d_q=D, d_k=D, d_w=4))
-    query, key = torch.randn(2, 3, D), torch.randn(2, 5, D)
-    context, weights = MultiHop(hops=[attention])(query, key)
-    expected, expected_weights = attention(query.unsqueeze(1), key.unsqueeze(1))
-    torch.testing.assert_close(context, expected.squeeze(1))
-    torch.testing.assert_close(weights, expected_weights)
 
 
 def test_shared_hops_have_the_parameters_of_one() -> None:

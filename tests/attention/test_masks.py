@@ -17,7 +17,6 @@ def test_predicates_over_positions() -> None:
     assert rows(masks.diagonal_disabled) == [".xxx", "x.xx", "xx.x", "xxx."]
     assert rows(masks.window(1)) == ["xx..", "xxx.", ".xxx", "..xx"]
     assert rows(masks.block(2)) == ["xx..", "xx..", "..xx", "..xx"]
-    assert rows(masks.strided(2)) == ["x.x.", ".x.x", "x.x.", ".x.x"]
 
 
 def test_masks_combine() -> None:
@@ -31,11 +30,8 @@ def test_masks_of_instances() -> None:
     assert masks.padding(lengths).build(query=3, key=4).shape == (2, 1, 1, 4)
     both = masks.causal & masks.padding(lengths)
     assert rows(both) == ["x...", "xx..", "xx..", "xx.."]
-    assert rows(both & masks.query_padding(lengths)) == ["x...", "xx..", "....", "...."]
     valid = masks.valid(torch.tensor([[True, True, False, True]]))
     assert rows(masks.everything & valid) == ["xx.x"] * 4
-    given = masks.as_mask(both.build(query=4, key=4)) & masks.window(0)
-    assert rows(given) == ["x...", ".x..", "....", "...."]
 
 
 def test_graph() -> None:

@@ -1,7 +1,6 @@
-"""The registry documents every mechanism, and the page made from it is up to date."""
+"""The registry documents every mechanism."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -10,9 +9,7 @@ from limelight_models.catalogue.command import mechanisms
 from limelight_models.catalogue.mechanism import Mechanism
 from limelight_models.catalogue.registry import MECHANISMS, find
 from limelight_models.catalogue.rows import ROWS
-from limelight_models.catalogue.taxonomy import KINDS, Evidence, line, page
-from tests.attention.evidence import PAGE, proof, proved
-from tests.ledger import Ledger
+from pages.taxonomy import line
 
 each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.row} {m.name}")
 
@@ -36,55 +33,10 @@ def test_every_row_of_scores_and_alignments_is_here() -> None:
     assert {row.id for row in ROWS if row.id[0] in "ABC"} <= rows
 
 
-def test_the_page_lists_what_the_registry_holds() -> None:
-    """All but the marks: whether those are what tests proved is judged at the end of a whole session."""
-    nothing = Evidence(oracle=[], exported=[], served=[])
-    columns = [line.split(" | ")[:5] for line in page(MECHANISMS, nothing).splitlines()]
-    assert [line.split(" | ")[:5] for line in PAGE.read_text(encoding="utf-8").splitlines()] == columns
-
-
-def test_a_row_is_done_only_with_all_evidence() -> None:
-    row = next(row for row in ROWS if row.id == "C8")
-    found = find("C8")
-    everything = [m.name for m in found]
-    full = Evidence(oracle=everything, exported=everything, served=everything)
-    assert line(row, found, full).endswith("| ✓ |")
-    for kind in KINDS:
-        lacking = Evidence(**{**vars(full), kind: everything[1:]})
-        assert line(row, found, lacking).endswith("| · |")
-    assert line(row, [], full).endswith("| · |")
-
-
 def test_a_row_is_train_only_where_nothing_of_it_is_served() -> None:
-    names = [m.name for m in MECHANISMS]
-    full = Evidence(oracle=names, exported=names, served=names)
-    ends = {row.id: line(row, find(row.id), full).split(" | ")[-1] for row in ROWS}
+    ends = {row.id: line(row, find(row.id)).split(" | ")[-1] for row in ROWS}
     assert {row for row, end in ends.items() if end == "train-only |"} == {"H8", "I1", "I4", "I6", "I7"}
-    unproved = Evidence(oracle=[], exported=names, served=names)
-    assert line(next(row for row in ROWS if row.id == "I1"), find("I1"), unproved).endswith("| · |")
-
-
-def report(passed: bool, *proofs: tuple[str, object]) -> pytest.TestReport:
-    return pytest.TestReport(
-        nodeid="a test", location=("", 0, ""), keywords={}, outcome="passed" if passed else "failed", longrepr=None,
-        when="call", user_properties=list(proofs),
-    )  # fmt: skip
-
-
-def test_evidence_is_what_passed_and_what_ran(tmp_path: Path) -> None:
-    additive, concat = find("additive")[0], find("concat")[0]
-    ledger = Ledger()
-    ledger.note(report(True, proof("oracle", additive, additive.build())))
-    assert proved(ledger, "oracle") == [additive.name]
-    assert proved(ledger, "served") == []
-    ledger.write(tmp_path / "evidence.json")
-    assert proved(Ledger.read(tmp_path / "evidence.json"), "oracle") == [additive.name]
-    ledger.note(report(True, proof("oracle", concat, additive.build())))  # another class stood in for it
-    assert proved(ledger, "oracle") == []
-    ledger.note(report(True, proof("oracle", concat, concat.build())))
-    assert proved(ledger, "oracle") == [concat.name]
-    ledger.note(report(False, proof("oracle", concat, concat.build())))
-    assert proved(ledger, "oracle") == []
+    assert line(ROWS[0], []).endswith("| none |  | · | · | · | · |")
 
 
 def test_command_lists_all(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,31 +9,7 @@ from limelight_models.attention.context import Context
 from limelight_models.attention.score import Additive, Concat, ScaledDot
 from limelight_models.attention.score.prepared import PreparedKeys
 from limelight_models.attention.weights import Weights, weights_of
-from limelight_models.catalogue.mechanism import FEATURES, Mechanism, Sizes
-from limelight_models.catalogue.registry import MECHANISMS
-from tests.attention.checks import shaken
-
-MAKING = [each for each in MECHANISMS if each.served and (each.column != "signals" or "weights" in each.outputs)]
-
-
-@pytest.mark.parametrize("mechanism", MAKING, ids=lambda m: m.name)
-def test_every_mechanism_says_what_its_weights_are(mechanism: Mechanism) -> None:
-    module = shaken(mechanism.build()).double().eval()
-    inputs = {
-        name: tensor.double() if tensor.is_floating_point() else tensor
-        for name, tensor in mechanism.inputs(Sizes(2, 3, 5)).items()
-    }
-    said = weights_of(module)
-    outputs = mechanism.call(module, inputs)
-    for weights, tensor in zip(said, outputs[-len(said) :], strict=True):
-        assert tensor.dim() == 4 + weights.by_feature
-        # Two heads go into an `Attention`; what makes heads of its own gets one.
-        assert tensor.shape[1] == weights.heads * (mechanism.heads if isinstance(module, Attention) else 1)
-        totals = tensor.sum(3)
-        if weights.normalised:
-            assert torch.all((totals - 1).abs().minimum(totals.abs()) < 1e-9)
-        if not weights.signed:
-            assert tensor.min() >= 0
+from limelight_models.catalogue.mechanism import FEATURES
 
 
 def test_a_module_that_does_not_say_is_refused_with_its_name() -> None:

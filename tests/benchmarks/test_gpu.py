@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import performance_page
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import limits, parity
 from benchmarks.gpu.models import PADDED
@@ -75,11 +74,3 @@ def test_without_a_gpu_it_ends_with_a_status_of_its_own(monkeypatch: pytest.Monk
     with pytest.raises(SystemExit) as ended:
         gpu.main()
     assert ended.value.code == gpu.NO_GPU
-
-
-def test_a_record_is_a_table_for_each_stage() -> None:
-    rows = [{"model": "tiny", "rate": 12.5, "nodes": {"main": 3}}]
-    record = {"card": "a card", "machine": "two cores", "commit": "abc", "stages": {"predict": rows, "triton": []}}
-    page = "\n".join(performance_page._gpu(record))
-    assert "on a card, two cores, commit abc" in page
-    assert "| model | rate | nodes |" in page and "| tiny | 12.5 | main 3 |" in page and "Triton" not in page

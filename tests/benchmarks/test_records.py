@@ -1,4 +1,4 @@
-"""Records, the page that is made of them, and cores that are kept awake while they are measured."""
+"""Records, cores that are kept awake while they are measured, and the flags of measured servers."""
 
 import ast
 import os
@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import performance_page as pages
 from benchmarks import records
 from benchmarks.awake import awake
-from benchmarks.load.processor import family
+from benchmarks.processor import family
 from benchmarks.records import ROOT
 from benchmarks.tables import of_rows
 from limelight_service.settings import Settings
-from tests.test_arrows import imported_modules
 
 
 @dataclass(frozen=True)
@@ -42,31 +40,6 @@ def test_the_same_content_is_written_as_the_same_bytes(tmp_path: Path) -> None:
 def test_rows_are_printed_as_a_table() -> None:
     assert of_rows([Row("a", 1234.5678, {"0": 0.25})])[2] == "| a | 1235 | 0 0.25 |"
     assert of_rows([]) == []
-
-
-def test_the_committed_pages_are_those_of_the_committed_records() -> None:
-    told = "run python -m benchmarks.performance_page"
-    assert pages.PAGE.read_text(encoding="utf-8") == pages.page(), told
-    assert pages.ANNEX.read_text(encoding="utf-8") == pages.annex(), told
-
-
-def test_the_page_is_one_screen_and_names_where_another_server_is_faster() -> None:
-    written = pages.page()
-    assert len(written.splitlines()) <= 50
-    assert "Slower than Triton: Predict, 32 tokens, 1 caller (0." in " ".join(written.split())
-
-
-def test_the_page_is_made_without_any_benchmark() -> None:
-    """Its modules read records: whatever has a command of its own is no part of it."""
-    seen, todo = set[Path](), [Path(pages.__file__)]
-    while todo:
-        file = todo.pop()
-        seen.add(file)
-        todo += [
-            each for each in imported_modules(file) if each not in seen and each.is_relative_to(ROOT / "benchmarks")
-        ]
-    scripts = {each for each in seen if "argparse" in each.read_text(encoding="utf-8")}
-    assert seen and not scripts
 
 
 def test_cores_are_kept_awake_by_what_gives_way_to_everybody() -> None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from google.protobuf import json_format
@@ -147,6 +148,19 @@ def change(folder: Path, edit: Callable[[bundle_pb2.Bundle], None] | None = None
     if edit is not None:
         edit(message)
     path.write_text(json_format.MessageToJson(message, preserving_proto_field_name=True), encoding="utf-8")
+
+
+def put(message: Any, path: str, value: Any) -> None:
+    """Change a message at a path such as `maps.0.output`: None clears, a dictionary is one entry more."""
+    *way, last = path.split(".")
+    for key in way:
+        message = message[int(key)] if key.isdigit() else getattr(message, key)
+    if value is None:
+        message.ClearField(last)
+    elif isinstance(value, dict):
+        getattr(message, last).add(**value)
+    else:
+        setattr(message, last, value)
 
 
 def edit_json(folder: Path, **fields: object) -> None:

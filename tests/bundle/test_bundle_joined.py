@@ -46,6 +46,7 @@ def rows(draw: st.DrawFn) -> Row:
 @given(st.lists(rows(), min_size=1, max_size=4))
 def test_what_is_joined_comes_apart_as_it_was(batch: list[Row]) -> None:
     joined = collate(batch, tensors().values())
+    assert joined_dimensions(tensors().values()) == {"node", "edge"}
     assert joined["graph_of_node"].tolist() == [n for n, row in enumerate(batch) for _ in range(row.sizes["node"])]
     dimensions = tensors()["nodes"].description.dimensions
     for row, found in zip(batch, cut_outputs(joined["nodes"], dimensions, batch, {"node"}), strict=True):
@@ -67,16 +68,6 @@ def test_what_is_joined_comes_apart_as_it_was(batch: list[Row]) -> None:
         assert np.array_equal(found.key_index, row.tensors["sources"])
         assert found.weights.tolist() == [list(range(begin, begin + row.sizes["edge"]))] * HEADS
         begin += row.sizes["edge"]
-
-
-def test_edges_of_a_batch_stay_within_their_own_graph() -> None:
-    first = Row(
-        {"nodes": np.zeros((3, 3), np.float32), "sources": np.array([2]), "targets": np.array([0])},
-        {"node": 3, "edge": 1, "feature": 3},
-    )
-    batch = collate([first, first], tensors().values())
-    assert batch["sources"].tolist() == [2, 5] and batch["targets"].tolist() == [0, 3]
-    assert joined_dimensions(tensors().values()) == {"node", "edge"}
 
 
 def test_outputs_that_no_joined_axis_counts_have_a_batch_axis() -> None:

@@ -4,13 +4,14 @@ import io
 import struct
 import subprocess
 import sys
+import time
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Pillow
 
@@ -26,9 +27,14 @@ COVER, CONTAIN, STRETCH = bundle_pb2.FIT_COVER, bundle_pb2.FIT_CONTAIN, bundle_p
 FLOOR = bundle_pb2.FIT_COVER_FLOOR
 
 
-def bundle(*steps: dict[str, dict[str, object]], rows: int = 4, columns: int = 4, most: int = 0) -> bundle_pb2.Bundle:
-    """The steps between decoding and normalising; pixels stay as they are."""
-    sizes = {"channel": 1, "row": rows, "column": columns}
+Steps = dict[str, dict[str, object]]
+
+
+def bundle(
+    *steps: Steps, rows: int = 4, columns: int = 4, most: int = 0, channels: int = 1, **normalise: object
+) -> bundle_pb2.Bundle:
+    """The steps between decoding and normalising; pixels stay as they are. normalise: what of the last is changed."""
+    sizes = {"channel": channels, "row": rows, "column": columns}
     pixels = model_pb2.TensorDescription(
         name="pixels",
         data_type=values_pb2.DATA_TYPE_FLOAT32,
@@ -36,8 +42,8 @@ def bundle(*steps: dict[str, dict[str, object]], rows: int = 4, columns: int = 4
     )
     grid = attention_pb2.Grid(rows=2, columns=2, leading=["class"])
     cells = model_pb2.LabelSetDescription(name="cells", kind=attention_pb2.LABEL_KIND_GRID, grid=grid, input="image")
-    normalise = {"scale": 1, "mean": [0], "deviation": [1], "tensor": "pixels"}
-    every = [{"decode_image": {"channels": 1}}, *steps, {"normalise_image": normalise}]
+    last = {"scale": 1, "mean": [0] * channels, "deviation": [1] * channels, "tensor": "pixels", **normalise}
+    every = [{"decode_image": {"channels": channels}}, *steps, {"normalise_image": last}]
     return bundle_pb2.Bundle(
         description=model_pb2.ModelDescription(
             inputs=[model_pb2.InputDescription(name="image", kind=model_pb2.INPUT_KIND_IMAGE, tensors=[pixels])],
@@ -48,18 +54,26 @@ def bundle(*steps: dict[str, dict[str, object]], rows: int = 4, columns: int = 4
     )
 
 
-def resized(rows: int, columns: int, fit: int = STRETCH, resampling: int = 0) -> dict[str, dict[str, object]]:
+def resized(rows: int, columns: int, fit: int = STRETCH, resampling: int = 0) -> Steps:
     return {"resize_image": {"rows": rows, "columns": columns, "fit": fit, "resampling": resampling}}
 
 
-def cropped(rows: int, columns: int) -> dict[str, dict[str, object]]:
+def cropped(rows: int, columns: int) -> Steps:
     return {"crop_image": {"rows": rows, "columns": columns}}
 
 
-def row(made: bundle_pb2.Bundle, pixels: np.ndarray, kind: str = "PNG", **options: object) -> Row:
+def file_of(picture: np.ndarray | Pillow.Image, kind: str = "PNG", **options: object) -> bytes:
     buffer = io.BytesIO()
-    Pillow.fromarray(pixels).save(buffer, kind, **options)
-    return Preprocessor.from_parts(made, {}).row({"image": Image(buffer.getvalue())}, field=("instances", 0))
+    (Pillow.fromarray(picture) if isinstance(picture, np.ndarray) else picture).save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def read(made: bundle_pb2.Bundle, data: bytes) -> Row:
+    return Preprocessor.from_parts(made, {}).row({"image": Image(data)}, field=("instances", 0))
+
+
+def row(made: bundle_pb2.Bundle, pixels: np.ndarray, kind: str = "PNG", **options: object) -> Row:
+    return read(made, file_of(pixels, kind, **options))
 
 
 def region(made: Row) -> tuple[float, float, float, float]:
@@ -94,8 +108,21 @@ def test_what_lies_within_a_size_is_in_the_middle_of_black_and_cells_reach_beyon
     assert region(made) == pytest.approx((0, -2, 12, 10))
 
 
-def test_stretching_covers_the_whole_image() -> None:
-    assert region(row(bundle(resized(4, 4)), NUMBERS)) == (0, 0, 12, 8)
+def test_pixels_are_scaled_each_channel_by_its_own_mean_and_deviation() -> None:
+    pixels = np.full((4, 4, 3), 100, np.uint8)
+    made = row(bundle(resized(4, 4), channels=3, scale=0.01, mean=[0, 0.5, 1], deviation=[1, 0.5, 2]), pixels)
+    assert made.tensors["pixels"].dtype == np.float32 and made.tensors["pixels"].flags.c_contiguous
+    np.testing.assert_allclose(made.tensors["pixels"][:, 0, 0], [1, 1, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "BMP", "GIF", "WEBP"])
+def test_formats_have_their_colours_and_their_columns(kind: str) -> None:
+    colour = np.zeros((40, 60, 3), np.uint8) + np.array([250, 130, 10], np.uint8)
+    colour[:, 30:] = 0
+    made = row(bundle(resized(4, 6), rows=4, columns=6, channels=3), colour, kind)
+    np.testing.assert_allclose(made.tensors["pixels"][:, :, :2].mean((1, 2)), [250, 130, 10], atol=12)
+    np.testing.assert_allclose(made.tensors["pixels"][:, :, 4:], 0, atol=12)
+    assert region(made) == (0, 0, 60, 40), "of the whole image"
 
 
 @pytest.mark.parametrize("counted", [False, True])
@@ -177,22 +204,24 @@ def test_sixteen_bits_of_grey_are_scaled_and_not_cut_off() -> None:
 @pytest.mark.parametrize("mode", ["P", "LA", "RGBA"])
 def test_what_is_transparent_is_white(mode: str) -> None:
     grey, alpha = Pillow.fromarray(NUMBERS), Pillow.fromarray(2 * NUMBERS)
-    buffer = io.BytesIO()
+    picture = grey.convert(mode)
     if mode == "P":  # which Pillow warns of, turned into RGB at once
-        grey.convert("P").save(buffer, "PNG", transparency=bytes(range(0, 192, 2)))
+        data = file_of(picture, transparency=bytes(range(0, 192, 2)))
     else:
-        picture = grey.convert(mode)
         picture.putalpha(alpha)
-        picture.save(buffer, "PNG")
+        data = file_of(picture)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        made = Preprocessor.from_parts(bundle(cropped(4, 4)), {}).row({"image": Image(buffer.getvalue())})
+        made = read(bundle(cropped(4, 4)), data)
     number = NUMBERS[2:6, 4:8].astype(np.float64)
     np.testing.assert_allclose(made.tensors["pixels"][0], 255 - (255 - number) * 2 * number / 255, atol=1)
 
 
-def png(colours: int, depth: int, samples: np.ndarray, **chunks: bytes) -> bytes:
-    """Write a PNG by its specification: samples [row, column, channel] of some bits, and further chunks."""
+def png(colours: int, depth: int, samples: np.ndarray, size: tuple[int, int] | None = None, **chunks: bytes) -> bytes:
+    """Write a PNG by its specification: samples [row, column, channel] of some bits, and further chunks.
+
+    size: what the header says of columns and rows, where that is untrue.
+    """
 
     def chunk(kind: str, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + (whole := kind.encode() + data) + struct.pack(">I", zlib.crc32(whole))
@@ -200,7 +229,7 @@ def png(colours: int, depth: int, samples: np.ndarray, **chunks: bytes) -> bytes
     bits = (samples.reshape(len(samples), -1, 1) >> np.arange(depth)[::-1]) & 1
     lines = np.packbits(bits.reshape(len(samples), -1).astype(np.uint8), axis=1)
     content = b"".join(b"\0" + line.tobytes() for line in lines)
-    header = struct.pack(">IIBBBBB", samples.shape[1], len(samples), depth, colours, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", *(size or (samples.shape[1], len(samples))), depth, colours, 0, 0, 0)
     parts = {"IHDR": header, **chunks, "IDAT": zlib.compress(content), "IEND": b""}
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(kind, data) for kind, data in parts.items())
 
@@ -247,22 +276,64 @@ def test_every_kind_of_png_has_the_colours_of_its_specification(
 def test_the_size_of_a_webp_is_read_before_its_decoder_is_made(
     lossless: bool, alpha: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    buffer = io.BytesIO()
     mode = "RGBA" if alpha else "RGB"
-    Pillow.new(mode, (1200, 900), (9, 9, 9, 100)[: len(mode)]).save(buffer, "WEBP", lossless=lossless)
+    data = file_of(Pillow.new(mode, (1200, 900), (9, 9, 9, 100)[: len(mode)]), "WEBP", lossless=lossless)
     monkeypatch.setattr("PIL._webp.WebPAnimDecoder", None)
     with pytest.raises(TooLargeError, match="is 1200 x 900 pixels; at most 1000000"):
-        Preprocessor.from_parts(bundle(cropped(4, 4)), {}).row({"image": Image(buffer.getvalue())})
+        read(bundle(cropped(4, 4)), data)
 
 
 def test_no_warning_of_large_images_is_needed() -> None:
     made = bundle(resized(4, 4))
     made.description.limits.max_pixels = 200_000_000
-    buffer = io.BytesIO()
-    Pillow.new("1", (10_000, 10_000)).save(buffer, "PNG")  # Pillow warns of over 89,478,485 pixels
+    data = file_of(Pillow.new("1", (10_000, 10_000)))  # Pillow warns of over 89,478,485 pixels
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Preprocessor.from_parts(made, {}).row({"image": Image(buffer.getvalue())})
+        read(made, data)
+
+
+@pytest.mark.parametrize(("width", "height"), [(20_000, 20_000), (1001, 1000), (2**31 - 1, 2**31 - 1), (10**6 + 1, 1)])
+def test_too_many_pixels_are_refused_by_the_header(width: int, height: int) -> None:
+    begin = time.process_time()
+    with pytest.raises(TooLargeError, match="at most 1000000") as caught:
+        read(bundle(resized(4, 4)), png(0, 8, np.zeros((3, 3, 1), int), size=(width, height)))
+    assert time.process_time() - begin < 0.2
+    assert caught.value.field == 'instances[0].inputs["image"]'
+    row(bundle(resized(4, 4)), np.zeros((1000, 1000), np.uint8))  # as many as are allowed
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"no image",
+        file_of(np.full((90, 90), 7, np.uint8))[:60],
+        file_of(NUMBERS, "TIFF"),
+        file_of(NUMBERS, "PPM"),
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+    ],
+)
+def test_what_is_no_image_of_a_known_format(data: bytes) -> None:
+    with pytest.raises(InputError, match="is not an image in one of the formats PNG, JPEG"):
+        read(bundle(resized(4, 4)), data)
+
+
+FILES = [file_of(np.dstack([NUMBERS] * 3), kind) for kind in ("PNG", "JPEG", "BMP", "GIF", "WEBP")]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(FILES), st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=6))
+def test_no_damage_raises_anything_but_an_input_error(data: bytes, changes: list[tuple[int, int]]) -> None:
+    broken = bytearray(data)
+    for place, value in changes:
+        broken[place % len(broken)] = value
+    try:
+        made, size = decode_image(bytes(broken), channels=3, max_pixels=10_000, field=("x",))
+    except InputError as error:
+        assert error.field == "x"
+    else:
+        assert made.shape == (*size, 3)
 
 
 def test_pictures_that_are_too_small_or_too_narrow() -> None:
@@ -296,10 +367,12 @@ def test_pictures_of_any_size_for_a_tensor_of_any_size() -> None:
         (bundle(resized(4, 4, 9)), "has a fit or a resampling unknown to this release"),
         (bundle({"decode_image": {"channels": 1}}), "decode_image, accepts an image file, but gets a picture"),
         (bundle({"decode_image": {"channels": 2}}), "accepts an image file"),
-        (
-            bundle({"tokenize": {"tensor": "pixels"}}),
-            "accepts a pair or sentences or text, but gets a picture",
-        ),
+        (bundle({"tokenize": {"tensor": "pixels"}}), "accepts a pair or sentences or text, but gets a picture"),
+        (bundle(resized(4, 4), mean=[0.5, 0.5]), "needs a mean and a deviation for each channel"),
+        (bundle(resized(4, 4), deviation=[]), "needs a mean and a deviation for each channel"),
+        (bundle(resized(4, 4), tensor="image"), "step 3, normalise_image, outputs the tensor 'image', which the input"),
+        (bundle(resized(4, 4), deviation=[0]), "that is not finite, or a deviation of 0"),
+        (bundle(resized(4, 4), scale=float("inf")), "that is not finite, or a deviation of 0"),
     ],
 )
 def test_steps_in_an_order_that_makes_no_sense(made: bundle_pb2.Bundle, reason: str) -> None:
@@ -339,24 +412,15 @@ assert warnings.filters == filters
 
 
 def test_the_first_images_of_a_process_may_come_at_once() -> None:
-    files = []
-    for kind in ("WEBP", "PNG", "GIF", "JPEG", "BMP") * 4:
-        buffer = io.BytesIO()
-        Pillow.fromarray(NUMBERS).save(buffer, kind)
-        files.append(buffer.getvalue())
-    script = FIRST_DECODES.format(root=".", files=files)
+    script = FIRST_DECODES.format(root=".", files=FILES * 4)
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 
 def test_threads_decode_what_one_thread_decodes() -> None:
     made = Preprocessor.from_parts(bundle(resized(4, 4)), {})
     chance = np.random.default_rng(0)
-    files = []
-    for number in range(60):
-        buffer = io.BytesIO()
-        pixels = chance.integers(0, 255, (20 + number, 30), np.uint8)
-        Pillow.fromarray(pixels).save(buffer, ("JPEG", "PNG", "WEBP", "GIF", "BMP")[number % 5])
-        files.append(buffer.getvalue())
+    kinds = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+    files = [file_of(chance.integers(0, 255, (20 + each, 30), np.uint8), kinds[each % 5]) for each in range(60)]
     alone = [made.row({"image": Image(data)}).tensors["pixels"] for data in files]
     with ThreadPoolExecutor(8) as pool:
         together = pool.map(lambda data: made.row({"image": Image(data)}).tensors["pixels"], files)

@@ -1,7 +1,7 @@
 """From what a caller sends to rows: texts, documents, pairs, and tensors in their place."""
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -359,90 +359,62 @@ def test_axes_of_one_name_have_one_size() -> None:
     refused(bundle, both, 'inputs["frames"]', "has 3 for word where another input has 2")
 
 
-def no_steps(bundle: bundle_pb2.Bundle) -> None:
-    del bundle.preprocessing[:]
-
-
-def another_kind(bundle: bundle_pb2.Bundle) -> None:
-    bundle.description.inputs[0].kind = model_pb2.INPUT_KIND_IMAGE
-
-
-def another_tensor(bundle: bundle_pb2.Bundle) -> None:
-    bundle.preprocessing[0].steps[0].tokenize.tensor = "words"
-
-
-def another_tokenizer(bundle: bundle_pb2.Bundle) -> None:
-    bundle.preprocessing[0].steps[0].tokenize.tokenizer = "../words.json"
-
-
-def another_input(bundle: bundle_pb2.Bundle) -> None:
-    bundle.preprocessing[0].input = "txt"
-
-
-def another_axis(bundle: bundle_pb2.Bundle) -> None:
-    bundle.description.label_sets[0].dimension = "letter"
-
-
-def other_labels(bundle: bundle_pb2.Bundle) -> None:
-    bundle.description.label_sets[0].tensor = "other"
-
-
-def one_more_tensor(bundle: bundle_pb2.Bundle) -> None:
-    bundle.description.inputs[0].tensors.add(name="more", data_type=values_pb2.DATA_TYPE_INT64)
-
-
-def another_type(bundle: bundle_pb2.Bundle) -> None:
-    bundle.description.inputs[0].tensors[0].data_type = values_pb2.DATA_TYPE_INT32
-
-
-def one_more_axis(bundle: bundle_pb2.Bundle) -> None:
-    bundle.description.inputs[0].tensors[0].dimensions.add(name="letter")
-
-
-def a_second_tensor(bundle: bundle_pb2.Bundle) -> None:
-    bundle.preprocessing[0].steps[0].tokenize.second_tensor = "ids"
-
-
-def no_step_at_all(bundle: bundle_pb2.Bundle) -> None:
-    bundle.preprocessing[0].steps.add()
-
-
-def split_first(bundle: bundle_pb2.Bundle) -> None:
-    bundle.preprocessing[0].steps.insert(0, bundle_pb2.PreprocessingStep(split_sentences={}))  # type: ignore[arg-type]
-
-
-def lines_of_no_size(bundle: bundle_pb2.Bundle) -> None:
-    split_first(bundle)
-    bundle.preprocessing[0].steps[0].split_lines.max_characters = -1
-
-
-def split_and_no_more(bundle: bundle_pb2.Bundle) -> None:
-    split_first(bundle)
-    del bundle.preprocessing[0].steps[1]
+INPUT, LABELS = "description.inputs.0", "description.label_sets.0"
+STEP = "preprocessing.0.steps.0.tokenize"
+SPLIT = {"split_sentences": {}}
+TOKENIZE = {"tokenize": {"tokenizer": "words.json", "tensor": "ids"}}
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("path", "value", "reason"),
     [
-        (no_steps, "the input 'text': text has no step, but the model takes tensors"),
-        (lines_of_no_size, "step 1, split_lines, splits at a negative number of characters"),
-        (another_kind, "step 1, tokenize, accepts a pair or sentences or text, but gets an image file"),
-        (another_tensor, "step 1, tokenize, outputs the tensor 'words', which the input does not have"),
-        (another_tokenizer, "step 1, tokenize, uses the tokenizer '../words.json', which does not exist"),
-        (another_input, "there is preprocessing of the input 'txt', which the model does not have"),
-        (another_axis, "the label set 'words' refers to the axis 'letter', which its tensor does not have"),
-        (other_labels, "the label set 'words' refers to the tensor 'other', which its input does not have"),
-        (one_more_tensor, "no step of the input 'text' outputs its tensor 'more'"),
-        (another_type, "outputs the tensor 'ids', which is described with another type"),
-        (one_more_axis, "outputs the tensor 'ids' with 1 axes, which is described with another number"),
-        (a_second_tensor, "has a second tensor, but gets text, not a pair"),
-        (no_step_at_all, "the input 'text': step 2 is unknown to this release"),
-        (split_first, "'ids' with 2 axes"),
-        (split_and_no_more, "its steps end with sentences, but the model takes tensors"),
+        ("preprocessing", None, "the input 'text': text has no step, but the model takes tensors"),
+        (
+            f"{INPUT}.kind",
+            model_pb2.INPUT_KIND_IMAGE,
+            "step 1, tokenize, accepts a pair or sentences or text",
+        ),
+        (
+            f"{STEP}.tensor",
+            "words",
+            "outputs the tensor 'words', which the input does not have",
+        ),
+        (
+            f"{STEP}.tokenizer",
+            "../words.json",
+            "the tokenizer '../words.json', which does not",
+        ),
+        ("preprocessing.0.input", "txt", "there is preprocessing of the input 'txt', which the model does not have"),
+        (
+            f"{LABELS}.dimension",
+            "letter",
+            "'words' refers to the axis 'letter', which its tensor does not",
+        ),
+        (f"{LABELS}.tensor", "other", "'words' refers to the tensor 'other', which its input does not"),
+        (
+            f"{INPUT}.tensors",
+            {"name": "more", "data_type": 5},
+            "of the input 'text' outputs its tensor 'more'",
+        ),
+        (
+            f"{INPUT}.tensors.0.data_type",
+            values_pb2.DATA_TYPE_INT32,
+            "'ids', which is described with another",
+        ),
+        (f"{INPUT}.tensors.0.dimensions", {"name": "letter"}, "'ids' with 1 axes, which is described with"),
+        (f"{STEP}.second_tensor", "ids", "has a second tensor, but gets text, not a pair"),
+        ("preprocessing.0.steps", {}, "the input 'text': step 2 is unknown to this release"),
+        ("steps", [SPLIT, TOKENIZE], "'ids' with 2 axes"),
+        ("steps", [SPLIT], "its steps end with sentences, but the model takes tensors"),
+        ("steps", [{"split_lines": {"max_characters": -1}}, TOKENIZE], "splits at a negative number of characters"),
     ],
 )
-def test_steps_that_do_not_fit(change: Callable[[bundle_pb2.Bundle], None], reason: str) -> None:
+def test_steps_that_do_not_fit(path: str, value: Any, reason: str) -> None:
     bundle = small.bundle()
-    change(bundle)
+    if path == "steps":
+        del bundle.preprocessing[0].steps[:]
+        bundle.preprocessing[0].steps.extend(bundle_pb2.PreprocessingStep(**each) for each in value)
+    else:
+        small.put(bundle, path, value)
     with pytest.raises(BundleError, match=reason):
         preprocessor(bundle)

@@ -82,27 +82,6 @@ def test_another_schema(folder: Path, version: int) -> None:
     refused(folder, f"schema version {version}; this release reads 1 to 1")
 
 
-@pytest.mark.parametrize(
-    ("name", "signal", "bins", "reason"),
-    [
-        ("nothing", "entropy", [1] * 10, "'nothing' is of a map that is not described"),
-        ("", "mood", [1] * 10, "is of none of the signals entropy, special, largest, distance"),
-        ("", "entropy", [1] * 9, "does not have 10 counts"),
-        ("", "entropy", [0] * 10, "does not have 10 counts"),
-        ("", "entropy", [-1] + [1] * 9, "it must be from 0"),
-    ],
-)
-def test_a_reference_of_attention_that_is_none(
-    folder: Path, name: str, signal: str, bins: list[int], reason: str
-) -> None:
-    def refer(bundle: bundle_pb2.Bundle) -> None:
-        described = name or bundle.description.maps[0].name
-        bundle.attention_references.add(map=described, signal=signal, bins=bins, inputs=1)
-
-    small.change(folder, refer)
-    refused(folder, reason)
-
-
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_a_path_that_leaves_the_folder(folder: Path, path: str) -> None:
     (folder.parent / "words.json").write_bytes((folder / "words.json").read_bytes())
@@ -170,9 +149,10 @@ def in_a_branch(node: NodeProto) -> NodeProto:
     return helper.make_node("If", ["condition"], ["chosen"], then_branch=branch, else_branch=branch)
 
 
-def test_an_operator_that_is_not_allowed(folder: Path) -> None:
+@pytest.mark.parametrize("within", [lambda node: node, lambda node: in_a_branch(in_a_branch(node))])
+def test_an_operator_that_is_not_allowed(folder: Path, within: Callable[[NodeProto], NodeProto]) -> None:
     draw = helper.make_node("RandomNormalLike", ["echo"], ["chosen"])
-    small.change(folder, model=small.graph(draw).SerializeToString())
+    small.change(folder, model=small.graph(within(draw)).SerializeToString())
     refused(folder, r"model.onnx uses the operator ai.onnx.RandomNormalLike, which is not allowed")
 
 
@@ -183,12 +163,6 @@ def test_a_sum_that_is_wrong_on_several_threads(folder: Path) -> None:
     plain = helper.make_node("ScatterND", ["echo", "places", "updates"], ["chosen"])
     small.change(folder, model=small.graph(plain).SerializeToString())
     assert read_bundle(folder)
-
-
-def test_an_operator_that_is_not_allowed_in_a_branch_of_a_branch(folder: Path) -> None:
-    draw = helper.make_node("RandomNormalLike", ["echo"], ["chosen"])
-    small.change(folder, model=small.graph(in_a_branch(in_a_branch(draw))).SerializeToString())
-    refused(folder, "RandomNormalLike")
 
 
 @pytest.mark.parametrize("inner", [lambda node: node, in_a_branch])
@@ -240,67 +214,12 @@ def test_a_graph_that_is_none(folder: Path) -> None:
     refused(folder, "model.onnx is not a readable ONNX graph")
 
 
-def edit_no_graph(bundle: bundle_pb2.Bundle) -> None:
-    del bundle.graphs[:], bundle.maps[:], bundle.description.maps[:]
-
-
-def edit_no_samples(bundle: bundle_pb2.Bundle) -> None:
-    kept = [each for each in bundle.files if each.path != "samples.npz"]
-    del bundle.files[:]
-    bundle.files.extend(kept)
-
-
-def edit_graph_file(bundle: bundle_pb2.Bundle) -> None:
-    bundle.graphs[0].file = "other.onnx"
-
-
-def edit_labels(bundle: bundle_pb2.Bundle) -> None:
-    bundle.description.maps[0].key_labels = "nodes"
-
-
-def edit_binding(bundle: bundle_pb2.Bundle) -> None:
-    bundle.maps[0].output = "word"
-
-
-def edit_generation(bundle: bundle_pb2.Bundle) -> None:
-    bundle.generation.step, bundle.generation.max_new_tokens = "step", 4
-
-
-def edit_no_examples(bundle: bundle_pb2.Bundle) -> None:
-    del bundle.description.examples[:]
-
-
-def edit_unbound(bundle: bundle_pb2.Bundle) -> None:
-    del bundle.maps[:]
-
-
-@pytest.mark.parametrize(
-    ("edit", "reason"),
-    [
-        (edit_no_examples, "it has no example, so its answers cannot be checked"),
-        (edit_unbound, "the map pool is bound to no output"),
-        (edit_no_graph, "it has no graph"),
-        (edit_no_samples, "has no samples.npz"),
-        (edit_graph_file, "'other.onnx', which the bundle does not list"),
-        (edit_labels, "the map pool refers to the label set 'nodes'"),
-        (edit_binding, "the map pool is bound to 'word', which main does not output"),
-        (edit_generation, "generation refers to the graph 'step'"),
-    ],
-)
-def test_a_description_that_refers_to_what_is_not_there(
-    folder: Path, edit: Callable[[bundle_pb2.Bundle], None], reason: str
-) -> None:
-    small.change(folder, edit)
-    refused(folder, reason)
-
-
-@pytest.mark.parametrize("value", [0.51, 1e9, -1e-6, math.inf, math.nan])
+@pytest.mark.parametrize("value", [0.51, -1e-6, math.inf, math.nan])
 @pytest.mark.parametrize("field", ["absolute", "relative"])
-@pytest.mark.parametrize(("provider", "name"), [("", ""), ("CUDAExecutionProvider", "echo")])
-def test_a_tolerance_that_no_export_needs(value: float, field: str, provider: str, name: str) -> None:
+def test_a_tolerance_that_no_export_needs(value: float, field: str) -> None:
     bundle = small.bundle()
     place = len(bundle.tolerances)
-    setattr(bundle.tolerances.add(provider=provider, name=name), field, value)
+    setattr(bundle.tolerances.add(provider="CUDAExecutionProvider", name="echo"), field, value)
     with pytest.raises(BundleError, match=rf"tolerances\[{place}\].{field} is .*must be"):
         check_bounds(bundle)
 

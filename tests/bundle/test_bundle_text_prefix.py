@@ -123,7 +123,7 @@ def texts(most: int) -> st.SearchStrategy[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@given(text=texts(300), maximum=st.integers(3, 9), framed=st.booleans())
+@given(text=texts(150), maximum=st.integers(3, 9), framed=st.booleans())
 @settings(max_examples=25, deadline=None)
 def test_a_long_text_has_the_tokens_of_all_of_it(kind: str, text: str, maximum: int, framed: bool) -> None:
     found = encoder(kind, maximum, framed=framed).encode([text])[0]
@@ -143,7 +143,7 @@ def test_a_long_pair_has_the_tokens_of_all_of_it(
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "merged"])
 def test_of_a_long_text_a_beginning_is_enough(kind: str) -> None:
     found = PrefixFinder(file_of(kind), Tokenizer.from_str(file_of(kind)), 8)
-    assert len(found.prefix("the cat sat on the mat . " * 20_000)) < 1_000
+    assert len(found.prefix("the cat sat on the mat . " * 4_000)) < 1_000
     assert len(found.prefix("the cat sat")) == 11
 
 

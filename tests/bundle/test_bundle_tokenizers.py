@@ -196,10 +196,10 @@ def test_a_vetted_pattern_takes_linear_time(pattern: str) -> None:
     split = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
     for piece in LONG + CAPITALS:
         for end in ("", "x", "\n"):
-            text = piece * (40_000 // len(piece)) + end
+            text = piece * (20_000 // len(piece)) + end
             begin = time.process_time()
             split.pre_tokenize_str(text)
-            assert time.process_time() - begin < 2, (piece, end)
+            assert time.process_time() - begin < 1, (piece, end)
 
 
 @pytest.mark.parametrize("pattern", [r"(a+)+b", LLAMA3 + "|x", LLAMA3[:-1], " {2,}|x", "", r"\s*"])

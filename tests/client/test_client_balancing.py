@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -23,20 +24,38 @@ def two(server: Forwarder) -> Iterator[tuple[Forwarder, Forwarder]]:
         yield one, other
 
 
-def call(client: limelight.Client) -> None:
-    for _ in range(CALLS):
-        client.predict("tiny", {"text": "a"})
+def ask(kind: Any, target: str, **options: Any) -> None:
+    """Make calls by one client, synchronous or not."""
+
+    async def calls() -> None:
+        async with limelight.AsyncClient(target, timeout=20, **options) as client:
+            for _ in range(CALLS):
+                await client.predict("tiny", {"text": "a"})
+
+    if kind is limelight.AsyncClient:
+        asyncio.run(calls())
+        return
+    with limelight.Client(target, timeout=20, **options) as client:
+        for _ in range(CALLS):
+            client.predict("tiny", {"text": "a"})
 
 
 def counts(*servers: Forwarder) -> list[int]:
     return [len(each.requests) for each in servers]
 
 
-def test_calls_take_turns_over_a_list_of_addresses(two: tuple[Forwarder, Forwarder]) -> None:
-    with limelight.Client("ipv4:" + ",".join(each.target for each in two), timeout=20) as client:
-        call(client)
+@pytest.mark.parametrize("kind", [limelight.Client, limelight.AsyncClient])
+def test_calls_take_turns_over_a_list_of_addresses_and_none_goes_to_one_that_is_gone(
+    two: tuple[Forwarder, Forwarder], kind: Any
+) -> None:
+    target = "ipv4:" + ",".join(each.target for each in two)
+    ask(kind, target)
     assert sum(counts(*two)) == CALLS
     assert min(counts(*two)) >= CALLS // 3
+    two[1].stop()
+    before = counts(two[0])[0]
+    ask(kind, target)
+    assert counts(two[0])[0] - before == CALLS
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a second address of this machine")
@@ -48,8 +67,7 @@ def test_calls_take_turns_over_the_addresses_of_a_name(server: Forwarder) -> Non
         name_server("127.0.0.1", "127.0.0.2") as resolver,
     ):
         target = f"dns://{resolver}/models.test:{one.port}"
-        with limelight.Client(target, timeout=20, options=[("grpc.enable_http_proxy", 0)]) as client:
-            call(client)
+        ask(limelight.Client, target, options=[("grpc.enable_http_proxy", 0)])
         assert min(counts(one, other)) >= CALLS // 3
 
 
@@ -85,39 +103,13 @@ def reply(query: bytes, addresses: tuple[str, ...]) -> bytes:
     return query[:2] + b"\x81\x80" + struct.pack(">4H", 1, len(found), 0, 0) + asked + records
 
 
-def test_calls_of_the_asynchronous_client_take_turns(two: tuple[Forwarder, Forwarder]) -> None:
-    async def calls() -> None:
-        async with limelight.AsyncClient("ipv4:" + ",".join(each.target for each in two), timeout=20) as client:
-            for _ in range(CALLS):
-                await client.predict("tiny", {"text": "a"})
-
-    asyncio.run(calls())
-    assert min(counts(*two)) >= CALLS // 3
-
-
-def test_a_server_that_is_gone_gets_no_calls(two: tuple[Forwarder, Forwarder]) -> None:
-    one, other = two
-    with limelight.Client(f"ipv4:{one.target},{other.target}", timeout=20) as client:
-        call(client)
-        other.stop()
-        before = counts(one)[0]
-        call(client)
-        assert counts(one)[0] - before == CALLS
-
-
-@pytest.mark.parametrize(
-    ("target", "several"),
-    [
-        ("127.0.0.1:50051", False),
-        ("models.example:50051", False),
-        ("ipv4:127.0.0.1:50051", False),
-        ("unix:///run/a,b", False),
-        ("dns:models.example:50051", True),
-        ("dns:///models.example:50051", True),
-        ("DNS:///models.example:50051", True),
-        ("ipv4:10.0.0.1:50051,10.0.0.2:50051", True),
-        ("ipv6:[::1]:50051,[::2]:50051", True),
-    ],
+ONE = "127.0.0.1:50051 models.example:50051 ipv4:127.0.0.1:50051 unix:///run/a,b"
+SEVERAL = (
+    "dns:models.example:50051 dns:///models.example:50051 DNS:///models.example:50051 "
+    "ipv4:10.0.0.1:50051,10.0.0.2:50051 ipv6:[::1]:50051,[::2]:50051"
 )
-def test_a_target_says_whether_it_names_several_servers(target: str, several: bool) -> None:
-    assert has_several_addresses(target) is several
+
+
+@pytest.mark.parametrize("target", [*ONE.split(), *SEVERAL.split()])
+def test_a_target_says_whether_it_names_several_servers(target: str) -> None:
+    assert has_several_addresses(target) is (target in SEVERAL.split())

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import limelight
-from limelight.base.tensors import to_tensor
+from limelight.base.tensors import to_array, to_tensor
 from limelight.base.values import to_instance
 from limelight.labels import read_label_sets
 from limelight.maps import read_map
@@ -25,6 +25,8 @@ WORDS = attention.LabelSet(
     inputs=["text"],
 )
 
+NAMES = ("[CLS]", "big", "cat", "sat", "here")
+SIZE = len(NAMES)
 ONE = to_tensor(np.array([0], np.int32))
 
 
@@ -53,84 +55,73 @@ def test_a_dense_map_keeps_its_axes_and_labels():
     assert each.key.ids.tolist() == [101, 7, 8]
     assert each.key.origins == ("text",) * 3
     assert (each.quantity, each.head_reduction, each.left_out) == ("weights", None, None)
-    np.testing.assert_array_equal(each.head(1), weights[1])
-    np.testing.assert_array_equal(each.mean_over_heads(), weights.mean(axis=0))
     assert read_map(message(weights), labels()).layer is None
 
 
-def test_a_selection_labels_what_is_there():
-    weights = np.array([[[0.25, 0.75]]], np.float32)
-    each = read_map(message(weights, heads=[5], queries=[2], keys=[0, 1]), labels())
-    assert each.query.labels == ("cat",)
-    assert each.key.labels == ("[CLS]", "big")
-    assert each.key.indices == (0, 1)
-    assert each.key.ids.tolist() == [101, 7]
-    assert each.head(5).tolist() == [[0.25, 0.75]]
-    with pytest.raises(IndexError, match=r"\[5\].*not 0"):
-        each.head(0)
+@st.composite
+def sent(draw: st.DrawFn) -> tuple[attention.AttentionMap, np.ndarray]:
+    """A map of any form, encoding and selection; and its matrix [head, query, key] (feature), NaN where it has none."""
+    axis = st.none() | st.lists(st.integers(0, SIZE - 1), min_size=1, unique=True)
+    form, dtype = draw(st.sampled_from(["dense", "edges", "top_k"])), draw(st.sampled_from("f4 f2 u1".split()))
+    queries, keys = draw(axis), draw(axis)
+    heads = draw(st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True))
+    features = (2,) * (form != "top_k" and draw(st.booleans()))
+    rows, columns = (range(SIZE) if each is None else each for each in (queries, keys))
+    shape = (len(heads), len(rows), len(columns))
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+    numbers = random.integers(0, 256, (*shape, *features)).astype(np.float32)
+    scales = random.choice(np.array([0.5, 0.25, 2.0], np.float32), shape[:2])
+    whole = numbers * scales.reshape(*scales.shape, 1, *(1 for _ in features)) if dtype == "u1" else numbers / 256
+    fields: dict[str, object] = {"heads": heads, "queries": queries or [], "keys": keys or []}
+    if dtype == "u1":
+        fields["scales"] = to_tensor(scales)
+    values, there = (numbers if dtype == "u1" else whole), random.random(shape) < 0.6
+    if form == "edges":
+        there[:] = there[0]
+        edges = np.argwhere(there[0])
+        values = values[:, edges[:, 0], edges[:, 1]]
+        fields["query_index"] = to_tensor(np.array([rows[query] for query in edges[:, 0]], np.int32))
+        fields["key_index"] = to_tensor(np.array([columns[key] for key in edges[:, 1]], np.int32))
+    elif form == "top_k":
+        most = max(1, int(there.sum(axis=2).max()))
+        order = np.argsort(~there, axis=2, kind="stable")[..., :most]
+        values, kept = np.take_along_axis(values, order, 2), np.take_along_axis(there, order, 2)
+        fields["key_index"] = to_tensor(np.where(kept, np.array(columns)[order], -1).astype(np.int32))
+        fields["left_out"] = to_tensor(np.where(there, 0, whole).sum(axis=2))
+    else:
+        there[:] = True
+    made = message(values.astype(dtype), **fields)
+    return made, np.where(there.reshape(*shape, *(1 for _ in features)), whole, np.nan)
 
 
-def test_edges_are_densified_with_zeros_elsewhere():
-    index = [np.array(values, np.int32) for values in ([0, 0, 2], [1, 2, 0])]
-    each = read_map(
-        message(
-            np.array([[0.25, 0.75, 1.0]], np.float32),
-            heads=[0],
-            query_index=to_tensor(index[0]),
-            key_index=to_tensor(index[1]),
-        ),
-        labels(),
-    )
-    assert each.axes == ("head", "edge")
-    assert each.edges is not None and len(each.edges) == 3
-    assert each.dense().tolist() == [[[0, 0.25, 0.75], [0, 0, 0], [1, 0, 0]]]
-
-
-def test_a_map_of_edges_can_have_none():
-    none = to_tensor(np.zeros(0, np.int32))
-    empty = np.zeros((1, 0), np.float32)
-    each = read_map(message(empty, query_index=none, key_index=none), labels())
-    assert each.axes == ("head", "edge")
-    assert each.edges is not None and len(each.edges) == 0
-    assert not each.dense().any() and each.dense().shape == (1, 3, 3)
-    assert not each.present().any()
-    assert each.to_dict()["edges"] == {"query_index": [], "key_index": []}
-    bytes_ = message(
-        empty.astype(np.uint8), query_index=none, key_index=none, scales=to_tensor(np.zeros((1, 3), np.float32))
-    )
-    assert read_map(bytes_, labels()).weights.shape == (1, 0)
-    features = message(np.zeros((1, 0, 2), np.float32), query_index=none, key_index=none)
-    assert read_map(features, labels()).axes == ("head", "edge", "feature")
-
-
-def test_a_map_cut_by_top_k_knows_what_is_there_and_what_was_left_out():
-    weights = np.array([[[0.5, 0.25], [0, 0.75], [0.25, 0]]], np.float32)
-    keys = np.array([[[0, 2], [0, 1], [1, -1]]], np.int32)
-    left_out = to_tensor(np.array([[0.25, 0.25, 0.75]], np.float32))
-    each = read_map(message(weights, key_index=to_tensor(keys), left_out=left_out), labels())
-    assert each.axes == ("head", "query", "place")
-    assert each.left_out is not None
-    np.testing.assert_array_equal(each.dense().sum(axis=2) + each.left_out, [[1, 1, 1]])
-    assert each.present().tolist() == [[[True, False, True], [True, True, False], [False, True, False]]]
-    assert np.isnan(each.dense(absent=np.nan)).sum() == 4
+@given(sent())
+def test_a_map_of_any_form_encoding_and_selection_has_its_values_where_they_belong(drawn: tuple) -> None:
+    made, whole = drawn
+    each = read_map(made, read_label_sets([attention.LabelSet(name="words", size=SIZE, texts=NAMES)]))
+    np.testing.assert_array_equal(each.dense(absent=np.nan), whole)
+    np.testing.assert_array_equal(each.dense(), np.nan_to_num(whole))
+    values = whole if whole.ndim == 3 else whole[..., 0]
+    assert each.present().tolist() == (~np.isnan(values)).tolist()
+    assert each.weights.dtype == np.float32 and not each.weights.flags.writeable
+    np.testing.assert_array_equal(each.head(made.heads[-1]), np.nan_to_num(whole[-1]))
+    mean = np.nan_to_num(whole if whole.ndim == 3 else whole.mean(axis=3)).mean(axis=0)
+    np.testing.assert_allclose(each.mean_over_heads(), mean, rtol=1e-5)
+    form = ("edge",) if made.HasField("query_index") else ("query", "place" if made.HasField("key_index") else "key")
+    assert each.axes == ("head", *form, *("feature",) * (whole.ndim - 3))
+    for labels, chosen in ((each.query, made.queries), (each.key, made.keys)):
+        assert labels.labels == tuple(NAMES[number] for number in chosen or range(SIZE))
     document = each.to_dict()
-    assert (document["edges"], document["key_index"]) == (None, keys.tolist())
-    cut = message(weights, queries=[2, 1, 0], keys=[0, 1, 2], key_index=to_tensor(keys), left_out=left_out)
-    assert read_map(cut, labels()).to_dict()["key_index"] == keys.tolist()
-    of_bytes = message(
-        np.full((1, 3, 2), 2, np.uint8),
-        key_index=to_tensor(keys),
-        scales=to_tensor(np.array([[0.25, 0.5, 0]], np.float32)),
-    )
-    assert read_map(of_bytes, labels()).weights.tolist() == [[[0.5, 0.5], [1, 1], [0, 0]]]
+    indices = [name for name in ("query_index", "key_index") if made.HasField(name)]
+    places = {name: to_array(getattr(made, name)).tolist() for name in indices}
+    assert document["edges"] == (places if len(places) == 2 else None)
+    assert document["key_index"] == (places["key_index"] if len(places) == 1 else None)
+    if each.left_out is not None:
+        assert each.left_out.shape == whole.shape[:2]
 
 
-def test_a_map_cut_by_top_k_of_selected_keys_points_among_those():
-    weights, keys = np.array([[[0.5, 0.25]] * 3], np.float32), np.array([[[1, 2]] * 3], np.int32)
-    each = read_map(message(weights, keys=[1, 2], key_index=to_tensor(keys)), labels())
-    assert each.key_index is not None and each.key_index.tolist() == [[[0, 1]] * 3]
-    assert each.dense().tolist() == weights.tolist()
-    assert each.to_dict()["key_index"] == keys.tolist()
+def test_a_head_that_is_not_there_is_named() -> None:
+    with pytest.raises(IndexError, match=r"\[5\].*not 0"):
+        read_map(message(np.zeros((1, 3, 3), np.float32), heads=[5]), labels()).head(0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -165,59 +156,6 @@ def test_heads_and_features_can_have_names():
     assert each.feature_labels is not None and each.feature_labels.labels == ("place",)
 
 
-def test_edges_of_a_selection_point_along_the_selected_axes():
-    each = read_map(
-        message(
-            np.array([[0.25, 0.75]], np.float32),
-            queries=[1, 2],
-            keys=[2],
-            query_index=to_tensor(np.array([1, 2], np.int32)),
-            key_index=to_tensor(np.array([2, 2], np.int32)),
-        ),
-        labels(),
-    )
-    assert each.edges is not None
-    assert each.edges.query_index.tolist() == [0, 1]
-    assert each.edges.key_index.tolist() == [0, 0]
-    assert each.dense().tolist() == [[[0.25], [0.75]]]
-
-
-def test_half_precision_comes_as_float32():
-    weights = np.full((1, 3, 3), 0.5, np.float16)
-    each = read_map(message(weights), labels())
-    assert each.weights.dtype == np.float32
-    assert each.weights.tolist() == weights.tolist()
-
-
-def test_bytes_are_scaled_by_row():
-    weights = np.array([[[255, 0, 51], [0, 255, 0], [0, 0, 0]]], np.uint8)
-    scales = np.array([[1 / 255, 0.5 / 255, 0]], np.float32)
-    each = read_map(message(weights, scales=to_tensor(scales)), labels())
-    np.testing.assert_allclose(each.weights, [[[1, 0, 0.2], [0, 0.5, 0], [0, 0, 0]]], rtol=1e-6)
-
-
-def test_bytes_of_edges_are_scaled_by_the_row_of_their_query():
-    weights = np.array([[255, 51, 255]], np.uint8)
-    each = read_map(
-        message(
-            weights,
-            scales=to_tensor(np.array([[1 / 255, 7, 0.5 / 255]], np.float32)),
-            query_index=to_tensor(np.array([0, 0, 2], np.int32)),
-            key_index=to_tensor(np.array([0, 1, 2], np.int32)),
-        ),
-        labels(),
-    )
-    np.testing.assert_allclose(each.weights, [[1, 0.2, 0.5]], rtol=1e-6)
-
-
-def test_multidimensional_maps_have_a_feature_axis_and_scales_spread_over_it():
-    weights = np.full((1, 3, 3, 2), 100, np.uint8)
-    each = read_map(message(weights, scales=to_tensor(np.array([[0.01, 0.02, 0.03]], np.float32))), labels())
-    assert each.axes == ("head", "query", "key", "feature")
-    np.testing.assert_allclose(each.weights[0, :, 0, 1], [1, 2, 3], rtol=1e-6)
-    assert each.mean_over_heads().shape == (3, 3)
-
-
 @pytest.mark.parametrize(
     ("weights", "fields", "says"),
     [
@@ -234,23 +172,13 @@ def test_multidimensional_maps_have_a_feature_axis_and_scales_spread_over_it():
         (np.zeros((1, 3, 3), np.float32), {"left_out": to_tensor(np.ones((1, 2), np.float32))}, "left out"),
         (np.zeros((2, 3, 3), np.float32), {"head_reduction": "HEAD_REDUCTION_MEAN"}, "heads"),
         (np.zeros((2, 3, 3), np.float32), {"heads": [0]}, "heads"),
+        (np.ones((1, 1), np.float32), {"query_index": ONE, "key_index": to_tensor(np.array([9], np.int32))}, "entry 9"),
+        (np.ones((1, 1), np.float32), {"queries": [1], "query_index": ONE, "key_index": ONE}, "not selected"),
     ],
 )
 def test_a_map_whose_parts_do_not_fit_is_refused(weights: np.ndarray, fields: dict, says: str):
     with pytest.raises(ValueError, match=says):
         read_map(message(weights, **fields), labels())
-
-
-def test_an_edge_to_nowhere_is_refused():
-    edges = {"query_index": to_tensor(np.array([0], np.int32)), "key_index": to_tensor(np.array([9], np.int32))}
-    with pytest.raises(ValueError, match="entry 9"):
-        read_map(message(np.ones((1, 1), np.float32), **edges), labels())
-
-
-def test_arrays_of_an_answer_cannot_be_written():
-    each = read_map(message(np.zeros((1, 3, 3), np.float32)), labels())
-    with pytest.raises(ValueError, match="read-only"):
-        each.weights[0] = 1
 
 
 SENTENCES = attention.LabelSet(name="sentences", kind="LABEL_KIND_SENTENCES", size=2, starts=[0, 5], ends=[4, 9])

@@ -13,8 +13,7 @@ from limelight.figures import figures
 from limelight.labels import plain
 from limelight.scale import FAINT
 from tests.client import served
-from tests.client.served import DOCUMENT, TEXT
-from tests.kit.forwarder import Forwarder
+from tests.client.served import DOCUMENT
 
 TAGS = {"div", "b", "span", "svg", "g", "rect", "title", "text", "image", "details", "summary"}
 HOSTILE = "<script>alert('1')</script><img src=x onerror=alert(1)>\"'&"
@@ -144,22 +143,3 @@ def test_an_answer_with_many_maps_or_words_stays_small(client: limelight.Client)
     assert "21 more maps" in texts and any(text.startswith("and 176 more maps") for text in texts)
     long = client.attend("paper", ". ".join(["It rains a lot"] * 900))
     assert any(re.fullmatch(r"and \d+ more rows", text) for text in drawn(long).texts)
-
-
-def test_a_notebook_shows_an_answer(server: Forwarder):
-    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
-    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
-    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
-    cells = [
-        f'import limelight\nclient = limelight.Client("{server.target}")',
-        f'client.attend("paper", "{DOCUMENT}")',
-        'client.attend("tiny", "big <b>cat")["encoder.1.self"]',
-        f'client.predict("tiny", "{TEXT}")',
-    ]
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
-    nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
-    answer, one_map, prediction = (each.outputs[0].data for each in book.cells[1:])
-    assert set(DOCUMENT.split()) <= set(Read(answer["text/html"]).texts)
-    assert answer["text/plain"].startswith(f"<Attended paper version 1: {served.headline(served.paper())}\n")
-    assert any("<b>cat" in text for text in Read(one_map["text/html"]).texts)
-    assert prediction["text/plain"] == f"<Prediction tiny version 1: {served.headline(served.tiny())}>"

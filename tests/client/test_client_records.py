@@ -36,8 +36,22 @@ GIVEN: dict[str, Ask] = {
 }
 
 
-@pytest.mark.parametrize("ask", GIVEN.values(), ids=GIVEN)
-def test_what_is_given_is_copied_pickled_compared_and_taken_apart(client: limelight.Client, ask: Ask):
+def long_text(words: int) -> str:
+    return " ".join(f"word{number}" for number in range(words))
+
+
+LONG: dict[str, Ask] = {
+    "long": lambda client: client.attend("tiny", long_text(500)),
+    "long edges": lambda client: client.attend("paper", ". ".join(["It rains"] * 500)),
+    "long sequences": lambda client: client.attend("echo", long_text(32), sequences=2, generation=BEAM),
+    "every long result": lambda client: client.predict("report", long_text(500)),
+}
+
+
+@pytest.mark.parametrize("ask", [*GIVEN.values(), *LONG.values()], ids=[*GIVEN, *LONG])
+def test_what_is_given_is_copied_compared_taken_apart_becomes_json_and_fits_on_a_screen(
+    client: limelight.Client, ask: Ask
+):
     given = ask(client)
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         assert pickle.loads(pickle.dumps(given, protocol)) == given
@@ -47,28 +61,11 @@ def test_what_is_given_is_copied_pickled_compared_and_taken_apart(client: limeli
         apart = dataclasses.asdict(each)
         assert list(apart) == [field.name for field in dataclasses.fields(each)]
         assert not any(dataclasses.is_dataclass(value) for value in apart.values())
-        assert each != object() and repr(each)
-
-
-def long_text(words: int) -> str:
-    return " ".join(f"word{number}" for number in range(words))
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        *GIVEN.values(),
-        lambda client: client.attend("tiny", long_text(500)),
-        lambda client: client.attend("paper", ". ".join(["It rains"] * 500)),
-        lambda client: client.attend("echo", long_text(32), sequences=2, generation=BEAM),
-        lambda client: client.predict("report", long_text(500)),
-    ],
-)
-def test_a_representation_fits_on_a_screen(client: limelight.Client, ask: Ask):
-    given = ask(client)
-    for each in given if isinstance(given, list) else [given]:
         shown = repr(each)
-        assert len(shown) <= 1500 and shown.count("\n") <= 20, shown
+        assert each != object() and 0 < len(shown) <= 1500 and shown.count("\n") <= 20, shown
+        if not isinstance(each, limelight.MapChunk):  # its slices are no JSON
+            document = json.loads(json.dumps(each.to_dict()))
+            assert document == each.to_dict() and document
 
 
 def test_representations_say_what_is_there(client: limelight.Client):
@@ -94,15 +91,6 @@ def test_an_answer_has_the_label_or_the_text_of_its_prediction(client: limelight
     assert (answer.label, answer.probability, answer.text) == (label, pytest.approx(probability), None)
     assert (written.label, written.text) == (None, served.said(served.echo()))
     assert written.probability == pytest.approx(served.probability(served.echo()), rel=1e-4)
-
-
-@pytest.mark.parametrize("ask", GIVEN.values(), ids=GIVEN)
-def test_what_is_given_becomes_json(client: limelight.Client, ask: Ask):
-    given = ask(client)
-    for each in given if isinstance(given, list) else [given]:
-        if not isinstance(each, limelight.MapChunk):  # its slices are no JSON
-            document = json.loads(json.dumps(each.to_dict()))
-            assert document == each.to_dict() and document
 
 
 def test_answers_that_differ_in_a_number_a_word_or_their_type_are_not_equal(client: limelight.Client):

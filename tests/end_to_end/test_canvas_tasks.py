@@ -1,32 +1,21 @@
 """Every kind of task of the canvas through cards, export and a socket: picture to text, picture and question to class,
 picture to the classes of its cells. The networks are untrained and as small as can be: what is held is what carries
-them. Two of them are published models, which are made and judged as their recipes say."""
+them."""
 
 from collections.abc import Iterator, Mapping
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 import limelight
 from limelight_export.pipeline import export_model
-from limelight_models.attention import Attention
-from limelight_models.attention.score import Additive
 from limelight_models.cards.card import Card, TrainedModel, TrainingData
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import ImageInput, TextInput, Tokenizer
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import map_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Taxonomy
-from limelight_models.data import tokenizers
 from limelight_models.data.canvas import captions, masks, questions
 from limelight_models.data.canvas.world import SIZE
 from limelight_models.data.dataset import Dataset
 from limelight_models.index import recipe
-from limelight_models.network import Answer, Network
+from limelight_models.network import Network
 from limelight_models.recipes.settings import Preset, Settings
-from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.task import Task
 from limelight_models.training.batches import Batches
 from limelight_models.training.figures import figures
@@ -34,39 +23,6 @@ from tests.end_to_end.test_zoo import ask, difference, pytorch
 from tests.kit.serving import serving
 
 D = 6
-PATCH = 8
-GRID = SIZE // PATCH
-PICTURE = ImageInput(rows=SIZE, columns=SIZE, mean=(0.5,), deviation=(0.5,))
-CELLS = PICTURE.patches(PATCH)
-
-
-class Eye(nn.Module):
-    """[batch, 1, row, column] -> [batch, cell, D]."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cut = nn.Conv2d(1, D, PATCH, PATCH)
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        cells: Tensor = self.cut(pixels).flatten(2).transpose(1, 2)
-        return cells
-
-
-class Asker(Network):
-    """A picture and a question to a class: the words' mean looks at the cells."""
-
-    def __init__(self, vocabulary: int, classes: int) -> None:
-        super().__init__()
-        self.eye, self.words = Eye(), nn.Embedding(vocabulary, D)
-        self.attention = Attention(score=Additive(d_q=D, d_k=D, d_w=D))
-        self.classify = nn.Linear(D, classes)
-
-    def forward(self, **tensors: Tensor) -> Answer:
-        cells, mask = self.eye(tensors["pixels"]), tensors["question_mask"].unsqueeze(-1)
-        asked = (self.words(tensors["question_ids"]) * mask).sum(1) / mask.sum(1)
-        every = torch.ones_like(cells[:, None, None, :, 0], dtype=torch.bool)
-        seen, weights = self.attention(asked[:, None, None], cells[:, None], cells[:, None], every)
-        return Answer({"logits": self.classify(seen[:, 0, 0] * asked)}, {"look": weights})
 
 
 def trained(network: Network, card: Card, made: Dataset, hidden: str = "") -> TrainedModel:
@@ -92,19 +48,8 @@ def a_teller() -> tuple[TrainedModel, Dataset, Task]:
 
 def an_asker() -> tuple[TrainedModel, Dataset, Task]:
     made = questions.dataset(training=60, held_out=6)
-    text = tokenizers.words(tokenizers.texts_of([each.instance["question"] for each in made.train]), vocabulary=60)
-    question = TextInput(
-        name="question", summary="What is asked.", tokenizer=Tokenizer(text=text), max_tokens=30, prefix="question",
-        dimension="question",
-    )  # fmt: skip
-    network = Asker(tokenizers.size(text), len(made.labels))
-    card = describe(
-        name="asker", title="Asker", summary="Answers questions.", inputs=[PICTURE, question],
-        results=[Classes(labels=made.labels)],
-        maps={"look": map_of(network.attention, "co", queries=one("question"), keys=CELLS, features=D)},
-        taxonomy=Taxonomy(scoring="additive"), max_characters=200, max_pixels=10_000,
-    )  # fmt: skip
-    return trained(network, card, made), made, Classify()
+    sizes = {"channels": (4, 4, D), "d": D, "d_attention": D, "d_answer": D}
+    return published("hiecoatt", made, sizes), made, recipe("hiecoatt").task
 
 
 def a_painter() -> tuple[TrainedModel, Dataset, Task]:
@@ -113,9 +58,9 @@ def a_painter() -> tuple[TrainedModel, Dataset, Task]:
     return published("attention-unet", made, sizes), made, recipe("attention-unet").task
 
 
-MAKERS = {"show-attend-tell": a_teller, "asker": an_asker, "attention-unet": a_painter}
+MAKERS = {"show-attend-tell": a_teller, "hiecoatt": an_asker, "attention-unet": a_painter}
 # A map of each, and the side of its square cells in pixels.
-MAPS = {"show-attend-tell": ("decoder.cross", 6), "asker": ("look", PATCH), "attention-unet": ("gate.0", 2)}
+MAPS = {"show-attend-tell": ("decoder.cross", 6), "hiecoatt": ("word.regions", 6), "attention-unet": ("gate.0", 2)}
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,8 @@ _NUMBERS = ((0, 5), (1, 0), (12, 0), (0, 13), (32, 1), (45, 12), (13, 13), (20, 
 @pytest.fixture(scope="module")
 def client() -> Iterator[limelight.Client]:
     with serving(_DEMO) as running, limelight.Client(running.server.address) as client:
+        states = {status.name: status.state for status in client.models()}
+        assert states == dict.fromkeys(("canvas", "dates", "digits", "numbers", "slips"), "ready")
         yield client
 
 

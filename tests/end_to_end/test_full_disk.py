@@ -1,5 +1,6 @@
 """Training and exporting where nothing can be written: one line, and no file that is half there."""
 
+import json
 import os
 import resource
 import shlex
@@ -91,16 +92,36 @@ def test_an_export_into_what_is_no_folder_says_so(
     assert "han/1 cannot be written" in told(status, capsys.readouterr().err)
 
 
-def in_a_small_file_system(folder: Path, options: str, command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command with a file system of its own on a folder. Skips where this machine does not allow that."""
+# Commands one after the other in one process, as importing PyTorch takes longer than all that is done: the status and
+# the errors of each, and then the hidden files that are left, a line of JSON.
+_COMMANDS = """
+import contextlib, io, json, pathlib, sys
+from limelight import cli
+folder, *commands = json.loads(sys.argv[1])
+for command in commands:
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+        status = cli.main(command)
+    print(json.dumps([status, errors.getvalue(), [str(each) for each in pathlib.Path(folder).rglob(".*")]]))
+"""
+
+
+def in_a_small_file_system(folder: Path, options: str, *commands: list[str]) -> list[tuple[int, str, list[str]]]:
+    """Run commands with a file system of its own on a folder. Skips where this machine does not allow that.
+
+    Returns: of each command its status, its errors, and the hidden files that it leaves.
+    """
     unshare = shutil.which("unshare")
     if unshare is None or os.geteuid() != 0:
         pytest.skip("needs unshare, as root")
     mount = f"mount -t tmpfs -o {options} tmpfs {shlex.quote(str(folder))}"
     if subprocess.run([unshare, "-m", "sh", "-c", mount], capture_output=True, check=False).returncode:
         pytest.skip("no file system may be mounted here")
+    command = shlex.join([sys.executable, "-c", _COMMANDS, json.dumps([str(folder), *commands])])
     whole = [unshare, "-m", "sh", "-c", f"{mount} && {command}"]
-    return subprocess.run(whole, capture_output=True, text=True, env=_ENVIRONMENT, check=False)
+    done = subprocess.run(whole, capture_output=True, text=True, env=_ENVIRONMENT, check=False)
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -109,11 +130,9 @@ def in_a_small_file_system(folder: Path, options: str, command: str) -> subproce
 def test_training_and_exporting_into_a_file_system_without_room_say_so(
     data: Path, run: Path, tmp_path: Path, options: str, reason: str
 ) -> None:
-    hidden = f"; status=$?; find {shlex.quote(str(tmp_path))} -name '.*'; exit $status"
-    for command in (
-        f"train han --data {data} --out {tmp_path}/run --epochs 2",
-        f"export {run} --repository {tmp_path}",
-    ):
-        done = in_a_small_file_system(tmp_path, options, f"{_LIMELIGHT} {command}{hidden}")
-        assert reason in told(done.returncode, done.stderr)
-        assert str(tmp_path) not in done.stdout
+    train = ["train", "han", "--data", str(data), "--out", f"{tmp_path}/run", "--epochs", "2"]
+    export = ["export", str(run), "--repository", f"{tmp_path}/models"]
+    done = in_a_small_file_system(tmp_path, options, train, export)
+    assert len(done) == 2
+    for status, errors, hidden in done:
+        assert reason in told(status, errors) and not hidden

@@ -17,7 +17,6 @@ from limelight_bundle.preprocess import Preprocessor
 from limelight_bundle.reader import BundleFolder, read_bundle
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.writer import write_bundle
-from limelight_export.pipeline import export_model
 from limelight_service.checking.selftest import check_samples
 from limelight_service.engine.model import Model
 from limelight_service.engine.opening import open_model
@@ -26,6 +25,7 @@ from limelight_service.engine.types import Answer, Query
 from limelight_service.observability.observer import NullObserver
 from limelight_service.settings import Settings
 from tests.kit import tiny
+from tests.kit.exports import export_model
 from tests.kit.serving import Running, attend, predict, serving, text
 from tests.service.engine.conftest import run_together, weights_of
 

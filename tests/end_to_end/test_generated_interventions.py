@@ -95,7 +95,7 @@ changes = st.tuples(kinds, st.integers(0, 2), st.integers(0, 1), st.integers(-1,
 Changed = tuple[Sequence[limelight.Intervention], Callable[[], AbstractContextManager[None]]]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(drawn=st.lists(changes, min_size=1, max_size=5))
 def test_a_change_of_each_step_is_the_same_change_in_pytorch(
     served: Served, drawn: list[tuple[str, int, int, int, float]]

@@ -125,7 +125,7 @@ class Change:
 changes = st.builds(Change, st.sampled_from(["none", "scale", "uniform", "given"]), st.integers(0, 1), st.floats(-2, 2))
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(drawn=st.lists(changes, min_size=1, max_size=4))
 def test_a_change_over_the_socket_is_the_same_change_in_pytorch(served: Served, drawn: list[Change]) -> None:
     asked, wanted = [], []

@@ -4,7 +4,7 @@ All of them are served by one server from one repository. Weights are random: wh
 answers, not to be right.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,19 +17,20 @@ import limelight
 from limelight_bundle.values import Image, Instance, Pair, TensorValue, Text, Value
 from limelight_export.conversion.float16 import convert_to_float16
 from limelight_export.pipeline import export_model
-from limelight_export.tracing.shared_trace import MAX_MODELS_PER_TRACE, build_graphs_in_shared_traces
 from limelight_export.verification.samples import make_samples
 from limelight_models.cards.card import TrainedModel, TrainingData
 from limelight_models.catalogue.registry import MECHANISMS
 from limelight_models.training.session import slug
-from tests.attention.evidence import proof
+from tests.attention.checks import check_takes_part
 from tests.end_to_end.test_zoo import difference
 from tests.kit.serving import serving
+from tests.kit.shared_trace import MAX_MODELS_PER_TRACE, build_graphs_in_shared_traces
 from tests.kit.small_texts import INSTANCES, texts
 from tests.served_mechanisms import SERVED
 
 pytestmark = pytest.mark.slow
 SHARES = range(0, len(SERVED), MAX_MODELS_PER_TRACE)
+BY_NAME = {each.name: each for each in MECHANISMS}
 
 
 def trained(name: str) -> TrainedModel:
@@ -57,11 +58,14 @@ class Exports:
     models: dict[str, TrainedModel]
     done: set[int] = field(default_factory=set)
 
-    def fill(self, share: int) -> None:
-        """Export a share as ever, but for tracing: models with the same inputs are traced together and cut apart."""
-        if share in self.done:
-            return
+    def fill(self, share: int) -> list[str]:
+        """Export a share as ever, but for tracing: models with the same inputs are traced together and cut apart.
+
+        Returns: the names of its mechanisms.
+        """
         names = sorted(SERVED, key=lambda name: SERVED[name].task)[SHARES[share] :][:MAX_MODELS_PER_TRACE]
+        if share in self.done:
+            return names
         graphs = build_graphs_in_shared_traces(
             {name: (self.models[name].model, self.models[name].card) for name in names}
         )
@@ -69,6 +73,7 @@ class Exports:
             export_model(self.models[name], self.repository, graphs=[graphs[name]])
             open_in_float16(graphs[name].model)
         self.done.add(share)
+        return names
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +90,12 @@ def open_in_float16(model: onnx.ModelProto) -> None:
 
 @pytest.mark.parametrize("share", range(len(SHARES)))
 def test_a_share_of_the_mechanisms_is_exported(share: int, exports: Exports) -> None:
-    """Each has a time limit of its own: on a busy machine all of them together take minutes."""
-    exports.fill(share)
+    """Each graph equals PyTorch at the sizes and under the padding of `verify`.
+
+    Each share has a time limit of its own: on a busy machine all of them together take minutes.
+    """
+    for name in exports.fill(share):
+        check_takes_part(BY_NAME[name], exports.models[name].model)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +115,7 @@ def test_one_repository_serves_every_mechanism(client: limelight.Client) -> None
 
 @pytest.mark.parametrize("name", SERVED)
 def test_what_is_served_is_what_pytorch_answers_alone_and_in_a_batch(
-    name: str, client: limelight.Client, models: dict[str, TrainedModel], record_property: Callable
+    name: str, client: limelight.Client, models: dict[str, TrainedModel]
 ) -> None:
     model = models[name]
     instances = INSTANCES[SERVED[name].task]
@@ -120,8 +129,7 @@ def test_what_is_served_is_what_pytorch_answers_alone_and_in_a_batch(
         for answer, sample in zip(answers, expected, strict=True):
             assert set(sample.maps) == stated
             assert difference(answer, sample) == ""
-    mechanism = next(each for each in MECHANISMS if each.name == name)
-    record_property(*proof("served", mechanism, model.model))
+    check_takes_part(BY_NAME[name], model.model)
 
 
 def test_heads_that_differ_have_names(client: limelight.Client) -> None:

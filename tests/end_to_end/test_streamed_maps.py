@@ -16,8 +16,8 @@ import torch
 import limelight
 from limelight.maps import AttentionMap
 from limelight.streams import StreamEvent
-from limelight_export.pipeline import export_model
 from tests.kit import bundles, tiny
+from tests.kit.exports import export_model
 from tests.kit.serving import Running, serving
 
 CHUNK = 4096
@@ -126,23 +126,6 @@ def test_a_chunk_says_where_it_stands_and_what_it_is_of(client: limelight.Client
             np.testing.assert_allclose(part.weights.sum(axis=-1), 1, atol=1e-5)
 
 
-def test_a_stream_that_is_closed_ends_the_call(client: limelight.Client) -> None:
-    events = client.attend_stream("long_reader", {"text": LONG})
-    next(events)
-    events.close()  # type: ignore[attr-defined]
-    assert client.predict("tiny", {"text": "cat"})
-
-
-def test_what_is_missing_is_noticed(client: limelight.Client) -> None:
-    events = [
-        each
-        for number, each in enumerate(client.attend_stream("long_reader", {"text": LONG}, maps="encoder.*"))
-        if number != 3
-    ]
-    with pytest.raises(ValueError, match="is missing"):
-        limelight.put_together(events)
-
-
 def test_the_asynchronous_client_gets_the_same(server: Running, client: limelight.Client) -> None:
     async def collect() -> list[StreamEvent]:
         async with limelight.AsyncClient(server.server.address) as other:
@@ -186,18 +169,6 @@ def test_edges_go_into_files_of_their_own(client: limelight.Client, tmp_path: Pa
     np.testing.assert_array_equal(arrays["query_index"], whole.edges.query_index)
     np.testing.assert_array_equal(arrays["key_index"], whole.edges.key_index)
     np.testing.assert_allclose(arrays["weights"], whole.weights, atol=1e-5)
-
-
-def test_a_map_that_is_broken_off_leaves_no_file(client: limelight.Client, tmp_path: Path) -> None:
-    def broken() -> Iterator[StreamEvent]:
-        for number, each in enumerate(client.attend_stream("long_reader", {"text": LONG})):
-            if number == 4:
-                raise OSError("the connection is gone")
-            yield each
-
-    with pytest.raises(OSError, match="gone"):
-        list(limelight.save_maps(broken(), tmp_path))
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture

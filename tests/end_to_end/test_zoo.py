@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,17 +81,23 @@ def parts(network: Network) -> set[type[nn.Module]]:
 
 @pytest.mark.parametrize("model", PUBLISHED)
 def test_a_bundle_has_maps_as_large_as_what_they_look_at_and_equals_pytorch(model: str, served: Served) -> None:
+    """Over the socket, every variant; rows of what is normalised sum to 1, or see nothing."""
     for name in served.of(model):
         folder = served.bundles[name]
         described = {each.name: each for each in folder.bundle.description.maps}
-        for sample in read_samples(folder):
-            assert {each.partition(":")[0] for each in sample.maps} == set(described)
         assert all(each.absolute < 1e-4 for each in folder.bundle.parity)
-        for answer in ask(served.client, name, served.trained[name].examples):
+        answers = ask(served.client, name, served.trained[name].examples)
+        for answer, sample in zip(answers, read_samples(folder), strict=True):
+            assert {each.partition(":")[0] for each in sample.maps} == set(described)
+            assert difference(answer, sample) == ""
             for each in answer.maps:
                 shape = each.dense().shape
                 assert shape[:3] == (described[each.name].heads, len(each.query), len(each.key))
                 assert shape[3:] == ((described[each.name].features,) if described[each.name].features else ())
+                sums = each.dense().sum(axis=2)
+                if each.normalised:
+                    assert np.all(np.isclose(sums, 1, atol=1e-5) | (sums == 0)) and np.any(sums)
+                assert each.signed or np.all(each.weights >= 0)
 
 
 def pytorch(trained: TrainedModel, instances: Sequence[Instance]) -> list[Sample]:
@@ -143,14 +148,14 @@ def difference(answer: limelight.Attended, expected: Sample) -> str:
 
 
 @pytest.mark.parametrize("model", PUBLISHED)
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_an_instance_is_answered_as_in_pytorch_alone_and_anywhere_in_a_batch_on_any_lane(
     model: str, served: Served, data: st.DataObject
 ) -> None:
     name = data.draw(st.sampled_from(served.of(model)))
     resembling = examples.resembling(small.inputs(served.trained[name].card), small.data(name).test)
-    instances = data.draw(st.lists(resembling, min_size=2, max_size=5))
+    instances = data.draw(st.lists(resembling, min_size=2, max_size=4))
     expected = pytorch(served.trained[name], instances)
     together = ask(served.client, name, instances)
     backwards = ask(served.client, name, instances[::-1])[::-1]
@@ -160,17 +165,6 @@ def test_an_instance_is_answered_as_in_pytorch_alone_and_anywhere_in_a_batch_on_
         assert [difference(answer, sample) for answer, sample in zip(answers, expected, strict=True)] == [""] * len(
             expected
         )
-
-
-@pytest.mark.parametrize("model", PUBLISHED)
-def test_rows_sum_to_one_or_see_nothing(model: str, served: Served) -> None:
-    for name in served.of(model):
-        for answer in ask(served.client, name, served.trained[name].examples):
-            for each in answer.maps:
-                sums = each.dense().sum(axis=2)
-                if each.normalised:
-                    assert np.all(np.isclose(sums, 1, atol=1e-5) | (sums == 0)) and np.any(sums)
-                assert each.signed or np.all(each.weights >= 0)
 
 
 @pytest.mark.parametrize("quantity", ["scores", "norms"])
@@ -364,10 +358,3 @@ def by_name(one: limelight.AttentionMap) -> dict[tuple[str, str, int], float]:
         for edge, (a, b) in enumerate(zip(one.edges.query_index.tolist(), one.edges.key_index.tolist(), strict=True))
         for head in range(len(one.weights))
     }
-
-
-def test_the_bundles_of_the_demo_load(tmp_path: Path) -> None:
-    demo = Path(__file__).resolve().parent.parent.parent / "deploy" / "demo"
-    with serving(demo) as running, limelight.Client(running.server.address) as client:
-        states = {status.name: status.state for status in client.models()}
-    assert states == dict.fromkeys(("canvas", "dates", "digits", "numbers", "slips"), "ready")

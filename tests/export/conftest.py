@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from limelight_bundle.reader import BundleFolder
-from limelight_export.pipeline import export_model
 from limelight_models.cards.card import TrainedModel
 from tests.kit import tiny
+from tests.kit.exports import export_model
 
 MODELS: dict[str, Callable[[], TrainedModel]] = {
     "reader": lambda: tiny.trained(tiny.Reader(), tiny.reader_card()),

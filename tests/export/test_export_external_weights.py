@@ -16,7 +16,7 @@ from limelight_bundle.writer import write_bundle
 from limelight_export.execution import external_weights
 from limelight_export.pipeline import export_model
 from tests.export.test_export_precision import small_matrices, wide  # noqa: F401
-from tests.kit import tiny
+from tests.kit import exports, tiny
 from tests.kit.serving import serving
 
 
@@ -24,7 +24,7 @@ from tests.kit.serving import serving
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One model four times: in one file, then with its weights beside it, in every precision."""
     folder = tmp_path_factory.mktemp("large")
-    export_model(wide(), folder)
+    exports.export_model(wide(), folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(external_weights, "MAX_EMBEDDED_BYTES", 5_000)
         patch.setattr(external_weights, "_PAGE", 512)

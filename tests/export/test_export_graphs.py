@@ -15,11 +15,10 @@ from limelight_export.execution.pytorch_runner import PyTorchReference, copy_for
 from limelight_export.execution.random_inputs import RandomInputs, collate_rows
 from limelight_export.exported_graph import ExportedGraph
 from limelight_export.pipeline import export_model
-from limelight_export.tracing.build import build_graphs
 from limelight_export.verification.verify import verify
 from limelight_models.cards.card import Card
 from limelight_models.network import Answer, Network
-from tests.kit import small
+from tests.kit import exports, small
 
 Forward = Callable[..., Answer]
 
@@ -40,7 +39,7 @@ def exported() -> Exported:
     model = copy_for_export(trained.model)
     for parameter in model.parameters():
         parameter.mul_(3)
-    return Exported(model, trained.card, build_graphs(model, trained.card))
+    return Exported(model, trained.card, exports.build_graphs(model, trained.card))
 
 
 def swap_ends(model: ModelProto) -> None:

@@ -17,7 +17,7 @@ from limelight_export.execution.pytorch_runner import copy_for_export
 from limelight_export.pipeline import export_model
 from limelight_export.precision import Precision
 from tests.export.test_export_precision import wide
-from tests.kit import small, tiny
+from tests.kit import exports, small, tiny
 from tests.kit.serving import serving
 
 GRAPH = "model.onnx"
@@ -28,7 +28,7 @@ TEXT = "the cat sat on a mat ."
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, BundleFolder]:
     """The wide reader, with whole weights and with halves."""
     repository = tmp_path_factory.mktemp("halved")
-    return {half: export_model(wide(), repository, half_weights=half) for half in (False, True)}
+    return {half: exports.export_model(wide(), repository, half_weights=half) for half in (False, True)}
 
 
 def test_a_graph_with_half_weights_takes_half_the_room(folders: dict[bool, BundleFolder]) -> None:

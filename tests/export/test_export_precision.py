@@ -46,7 +46,7 @@ from limelight_service.engine.runtime.providers import Provider, choose_provider
 from limelight_service.observability.observer import NullObserver
 from limelight_service.settings import Settings
 from tests.export.conftest import MODELS
-from tests.kit import small, tiny
+from tests.kit import exports, small, tiny
 from tests.kit.serving import serving
 
 WIDTH = 32
@@ -88,7 +88,7 @@ def _judge(network: nn.Module) -> list[Metric]:
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, BundleFolder]:
     """The wide reader in every precision, a version each."""
     repository = tmp_path_factory.mktemp("precisions")
-    return {each: export_model(wide(), repository, precision=each) for each in Precision}
+    return {each: exports.export_model(wide(), repository, precision=each) for each in Precision}
 
 
 @pytest.mark.parametrize("precision", [Precision.FLOAT16, Precision.INT8])
@@ -311,7 +311,7 @@ def test_a_model_whose_weights_cannot_be_converted_is_refused_with_the_operator(
 def test_every_kind_of_model_is_exported_in_float16(make: Callable[[], TrainedModel], tmp_path: Path) -> None:
     """Recurrent, generating, with fused attention, and with sums over edges."""
     torch.manual_seed(0)
-    folder = export_model(replace(make(), metrics=()), tmp_path, precision="float16")
+    folder = exports.export_model(replace(make(), metrics=()), tmp_path, precision="float16")
     assert read_bundle(folder.path).bundle.description.precision == model_pb2.PRECISION_FLOAT16
 
 
@@ -321,7 +321,7 @@ def test_float16_with_gates_is_served_where_the_runtime_cannot_read_what_it_save
     monkeypatch.setattr(sessions, "SMALLEST_WIDE", 0)
     monkeypatch.setattr(sessions, "SMALLEST", 0)
     torch.manual_seed(0)
-    folder = export_model(replace(MODELS["long_reader"](), metrics=()), tmp_path, precision="float16")
+    folder = exports.export_model(replace(MODELS["long_reader"](), metrics=()), tmp_path, precision="float16")
     provider = Provider("CPUExecutionProvider", 2, 2, cores=2)
     check_samples(open_model(folder, provider, Settings(), NullObserver()), folder)
 

@@ -1,9 +1,10 @@
-"""A server to attack: `limelight serve` in processes of its own, each under a memory cap, and somebody who asks it for
-its health all the while.
+"""Servers to attack: `limelight serve` in processes of its own, under a memory cap or not, and somebody who asks for
+their health all the while.
 """
 
 import os
 import resource
+import signal
 import subprocess
 import threading
 import time
@@ -18,9 +19,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from limelight.v1 import service_pb2_grpc
 from tests.kit.processes import children, frontends, process, scrape, started
-from tests.kit.serving import free_port
+from tests.kit.serving import free_port, predict, text
 
 CAP = 3 * 2**30
+LOCAL = ("--port", "0", "--metrics-port", "0", "--provider", "cpu")
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _PAUSE = 0.01
@@ -104,6 +106,31 @@ def capped(
         address = started(running)
         with grpc.insecure_channel(address, _UNLIMITED) as channel:
             yield Capped(running, address, metrics_port, service_pb2_grpc.AttentionServiceStub(channel), logged)
+
+
+@contextmanager
+def answering(repository: Path, *flags: object, told: bool = False, **how: Any) -> Iterator[Capped]:
+    """Serve a repository without a cap, and stop in order when the block ends.
+
+    flags: beside those of a server of this machine. told: the block itself has it stop. how: as `process` takes it.
+    """
+    with process("--repository", str(repository), *LOCAL, *map(str, flags), **how) as (running, logged):
+        address = started(running)
+        with grpc.insecure_channel(address) as channel:
+            yield Capped(running, address, 0, service_pb2_grpc.AttentionServiceStub(channel), logged)
+        if not told:
+            running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=60) == 0
+
+
+def good(stub: Any) -> bool:
+    """Call as an honest client does; False where that is refused for what others do."""
+    try:
+        return bool(stub.Predict(predict("tiny", text("the cat")), timeout=60, wait_for_ready=True).predictions)
+    except grpc.RpcError as error:
+        refused = (grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE)
+        assert error.code() in refused, error  # type: ignore[attr-defined]
+        return False
 
 
 @dataclass

@@ -41,7 +41,7 @@ def copied(original: Path, name: str) -> Path:
     return folder
 
 
-def change_graph(folder: Path, change: Callable[[onnx.ModelProto], None], file: str = "model.onnx") -> None:
+def change_graph(folder: Path, change: Callable[[onnx.ModelProto], object], file: str = "model.onnx") -> None:
     """Change a graph of a bundle."""
     model = onnx.load(str(folder / file), load_external_data=False)
     change(model)

@@ -137,14 +137,14 @@ def calling(running: Running, files: Files) -> Iterator[list[str]]:
     kept.write_bytes(ca)
 
     def call() -> None:
-        while not done.is_set():
+        while not done.wait(0.05):
             with limelight.Client(running.server.address, attempts=1, timeout=20, ca=kept) as client:
                 try:
                     client.predict("tiny", {"text": "the cat"})
                 except limelight.Error as error:
                     wrong.append(error.message)
 
-    threads = [threading.Thread(target=call) for _ in range(3)]
+    threads = [threading.Thread(target=call) for _ in range(2)]
     for each in threads:
         each.start()
     try:
@@ -234,11 +234,13 @@ def test_frontends_have_the_certificate_and_a_token_travels_by_tls(
         (("--host", "0.0.0.0"), 2, "give --tls-cert and --tls-key"),
         (("--tls-cert", "{chain}", "--tls-key", "{chain}"), 1, "the certificate cannot be used"),
         (("--tls-cert", "{chain}", "--tls-key", "{folder}/none.pem"), 1, "none.pem cannot be read"),
+        (("--tokens", "{folder}/tokens.toml"), 1, "the tokens cannot be used: site has no field 'sha265'"),
     ],
 )
 def test_what_cannot_be_locked_as_told_is_not_served(
     repository: Path, files: Files, flags: tuple[str, ...], status: int, message: str
 ) -> None:
+    (files.chain.parent / "tokens.toml").write_text('[tokens.site]\nsha265 = "typed wrongly"\n')
     filled = (each.format(chain=files.chain, folder=files.chain.parent) for each in flags)
     with process("--repository", str(repository), "--port", "0", "--metrics-port", "0", *filled) as (running, logged):
         assert running.wait(60) == status

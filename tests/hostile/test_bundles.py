@@ -30,28 +30,18 @@ LIMITS = {"check_cpu_seconds": 2, "check_seconds": 600.0, "max_check_bytes": MEM
 
 def loops(folder: Path) -> None:
     """Never ends, though every operator in it is allowed."""
-
-    def change(model: onnx.ModelProto) -> None:
-        trips, always = np.array(2**62), np.array(True)
-        put_behind(
-            model, "logits", LOOP + "logits = Identity(carried)", trips=trips, always=always, nothing=np.float32(0)
-        )
-
-    change_graph(folder, change)
+    values = {"trips": np.array(2**62), "always": np.array(True), "nothing": np.float32(0)}
+    change_graph(folder, lambda model: put_behind(model, "logits", LOOP + "logits = Identity(carried)", **values))
 
 
 def inflates_in_the_graph(folder: Path) -> None:
     """A few bytes of graph that make 40 GB of zeros."""
-
-    def change(model: onnx.ModelProto) -> None:
-        nodes = """
-            zeros = ConstantOfShape(many)
-            sum = ReduceSum <keepdims = 0> (zeros)
-            logits = Add(before, sum)
-        """
-        put_behind(model, "logits", nodes, many=np.array([10**10]))
-
-    change_graph(folder, change)
+    nodes = """
+        zeros = ConstantOfShape(many)
+        sum = ReduceSum <keepdims = 0> (zeros)
+        logits = Add(before, sum)
+    """
+    change_graph(folder, lambda model: put_behind(model, "logits", nodes, many=np.array([10**10])))
 
 
 def nests_functions(folder: Path) -> None:
@@ -174,34 +164,30 @@ def takes_weights_in_a_branch(folder: Path) -> None:
     change_graph(folder, change)
 
 
+def calls_own(model: onnx.ModelProto, kind: str, domain: str) -> onnx.FunctionProto:
+    """Have a model compute its logits by a function of its own, which is one node; gives the function."""
+    imports = [onnx.helper.make_opsetid("", model.opset_import[0].version), onnx.helper.make_opsetid("own", 1)]
+    inner = [onnx.helper.make_node(kind, ["x"], ["y"], domain=domain)]
+    model.functions.append(onnx.helper.make_function("own", "Same", ["x"], ["y"], inner, imports))
+    model.opset_import.add(domain="own", version=1)
+    put_behind(model, "logits", "logits = Identity(before)")
+    model.graph.node[-1].op_type, model.graph.node[-1].domain = "Same", "own"
+    return model.functions[-1]
+
+
 def takes_weights_in_a_function(folder: Path) -> None:
     """Weights of another bundle, as what a function takes where it is given nothing."""
 
     def change(model: onnx.ModelProto) -> None:
-        imports = [onnx.helper.make_opsetid("", model.opset_import[0].version)]
-        inner = [onnx.helper.make_node("Identity", ["x"], ["y"])]
-        function = onnx.helper.make_function("own", "Same", ["x"], ["y"], inner, imports)
-        function.attribute_proto.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(outside())
-        model.functions.append(function)
-        model.opset_import.add(domain="own", version=1)
-        put_behind(model, "logits", "logits = Identity(before)")
-        model.graph.node[-1].op_type, model.graph.node[-1].domain = "Same", "own"
+        attributes = calls_own(model, "Identity", "").attribute_proto
+        attributes.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(outside())
 
     change_graph(folder, change)
 
 
 def calls_itself(folder: Path) -> None:
     """A function that is written out for ever."""
-
-    def change(model: onnx.ModelProto) -> None:
-        imports = [onnx.helper.make_opsetid("own", 1)]
-        inner = [onnx.helper.make_node("Same", ["x"], ["y"], domain="own")]
-        model.functions.append(onnx.helper.make_function("own", "Same", ["x"], ["y"], inner, imports))
-        model.opset_import.add(domain="own", version=1)
-        put_behind(model, "logits", "logits = Identity(before)")
-        model.graph.node[-1].op_type, model.graph.node[-1].domain = "Same", "own"
-
-    change_graph(folder, change)
+    change_graph(folder, lambda model: calls_own(model, "Same", "own"))
 
 
 def is_of_another_format(folder: Path) -> None:

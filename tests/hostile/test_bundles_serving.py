@@ -19,72 +19,46 @@ LONG = " ".join(["cat"] * 12)  # longer than any example
 REASON = "it was taken out: its runs kept taking longer than the 0.5 s that one may"
 
 
+def on_long_texts(folder: Path, nodes: str, **values: object) -> None:
+    """Compute something else than a model's logits where a text is longer than all examples (`is_long`)."""
+    longer = """
+        shape = Shape(ids)
+        tokens = Gather(shape, tokens_axis)
+        is_long = Greater(tokens, longest)
+    """
+    made = {name: np.asarray(value) for name, value in ({"tokens_axis": 1, "longest": 10} | values).items()}
+    change_graph(folder, lambda model: put_behind(model, "logits", longer + nodes, **made))
+
+
 def loops_on_long_texts(folder: Path) -> None:
     """Goes round once for every text of the examples, and for ever for a longer one."""
-
-    def change(model: onnx.ModelProto) -> None:
-        nodes = f"""
-            shape = Shape(ids)
-            tokens = Gather(shape, tokens_axis)
-            is_long = Greater(tokens, longest)
-            trips = Where(is_long, endless, once)
-            {LOOP}
-            logits = Identity(carried)
-        """
-        put_behind(
-            model,
-            "logits",
-            nodes,
-            tokens_axis=np.array(1),
-            longest=np.array(10),
-            endless=np.array(2**62),
-            once=np.array(1),
-            always=np.array(True),
-            nothing=np.float32(0),
-        )
-
-    change_graph(folder, change)
+    nodes = f"trips = Where(is_long, endless, once) {LOOP} logits = Identity(carried)"
+    on_long_texts(folder, nodes, endless=2**62, once=1, always=True, nothing=np.float32(0))
 
 
 def inflates_on_long_texts(folder: Path) -> None:
     """Takes four bytes for every text of the examples, and 4 GB for a longer one."""
-
-    def change(model: onnx.ModelProto) -> None:
-        nodes = """
-            shape = Shape(ids)
-            tokens = Gather(shape, tokens_axis)
-            is_long = Greater(tokens, longest)
-            many = Where(is_long, endless, once)
-            zeros = ConstantOfShape(many)
-            sum = ReduceSum <keepdims = 0> (zeros)
-            logits = Add(before, sum)
-        """
-        values = {"tokens_axis": 1, "longest": 10, "endless": [10**9], "once": [1]}
-        put_behind(model, "logits", nodes, **{name: np.array(value) for name, value in values.items()})
-
-    change_graph(folder, change)
+    nodes = """
+        many = Where(is_long, endless, once)
+        zeros = ConstantOfShape(many)
+        sum = ReduceSum <keepdims = 0> (zeros)
+        logits = Add(before, sum)
+    """
+    on_long_texts(folder, nodes, endless=[10**9], once=[1])
 
 
 def stalls_on_long_texts(folder: Path) -> None:
     """One operator that computes for many seconds, between whose beginning and end nobody can end it."""
-
-    def change(model: onnx.ModelProto) -> None:
-        nodes = """
-            shape = Shape(ids)
-            tokens = Gather(shape, tokens_axis)
-            is_long = Greater(tokens, longest)
-            sizes = Where(is_long, endless, once)
-            matrix = Expand(number, sizes)
-            product = MatMul(matrix, matrix)
-            sum = ReduceSum <keepdims = 0> (product)
-            added = Cast <to = 1> (sum)
-            logits = Add(before, added)
-        """
-        # Of whole numbers, whose products nobody has made fast: 20 s, where those of floats would be one.
-        values = {"tokens_axis": 1, "longest": 10, "endless": [3000, 3000], "once": [1, 1], "number": 0}
-        put_behind(model, "logits", nodes, **{name: np.array(value) for name, value in values.items()})
-
-    change_graph(folder, change)
+    nodes = """
+        sizes = Where(is_long, endless, once)
+        matrix = Expand(number, sizes)
+        product = MatMul(matrix, matrix)
+        sum = ReduceSum <keepdims = 0> (product)
+        added = Cast <to = 1> (sum)
+        logits = Add(before, added)
+    """
+    # Of whole numbers, whose products nobody has made fast: 20 s, where those of floats would be one.
+    on_long_texts(folder, nodes, endless=[3000, 3000], once=[1, 1], number=0)
 
 
 def has_weights_beside(folder: Path) -> None:

@@ -24,6 +24,13 @@ pytestmark = pytest.mark.slow
 PROVIDER = choose_provider("cpu", workers=1)
 MOST = 2**31 - 1
 BASES = {"tiny": bundles.tiny, "echo": bundles.echo, "noisy": bundles.noisy, "web": bundles.web, "paper": bundles.paper}
+
+
+def reference(**changed: Any) -> dict[str, Any]:
+    """A reference of attention, with something changed."""
+    return {"map": "pool", "signal": "entropy", "inputs": 1, "bins": [1] * 10, **changed}
+
+
 # Field by field of a bundle of one's own: where, what it becomes, and the reason. A path's number is a place in a list.
 LIES: list[tuple[str, str, Any, str]] = [
     ("tiny", "description.maps.0.heads", MOST, "heads is 2147483647; it must be from 1 to 4096"),
@@ -105,6 +112,15 @@ LIES: list[tuple[str, str, Any, str]] = [
     ("tiny", "tolerances.0.absolute", -1, "absolute is -1"),
     ("tiny", "tolerances.0.relative", "Infinity", "relative is inf"),
     ("tiny", "parity", [{"name": "logits", "cases": -5}], "cases is -5"),
+    ("tiny", "description.examples", [], "it has no example, so its answers cannot be checked"),
+    ("tiny", "graphs.0.file", "other.onnx", "'other.onnx', which the bundle does not list"),
+    ("tiny", "graphs", [], "no graph"),
+    ("tiny", "maps", [], "is bound to no output"),
+    ("tiny", "attention_references", [reference(map="nothing")], "'nothing' is of a map that is not described"),
+    ("tiny", "attention_references", [reference(signal="mood")], "none of the signals entropy, special, largest"),
+    ("tiny", "attention_references", [reference(bins=[1] * 9)], "does not have 10 counts"),
+    ("tiny", "attention_references", [reference(bins=[0] * 10)], "does not have 10 counts"),
+    ("tiny", "attention_references", [reference(bins=[-1] + [1] * 9)], "it must be from 0"),
     ("noisy", "noise.0.tensor.dimensions.0.size", 2**24, "has shape [16777216]"),
     ("noisy", "noise.0.tensor.dimensions.0.size", MOST, "size is 2147483647"),
     ("noisy", "noise.0.tensor.name", "uniform", "'uniform' is used for more than one tensor"),

@@ -96,7 +96,8 @@ class Wire:
 
     def end(self, stream: int) -> None:
         """Say that the caller of a call sends nothing more."""
-        self._http.end_stream(stream)
+        with contextlib.suppress(ProtocolError):  # the server has reset the stream
+            self._http.end_stream(stream)
         self._flush()
 
     def put_all(self, stream: int, payload: bytes, *, end: bool = False, seconds: float = 60.0) -> bool:
@@ -122,7 +123,7 @@ class Wire:
         """Read for so many seconds: at least whatever has arrived."""
         for data in self._arriving(seconds):
             for event in self._http.receive_data(data):
-                self._note(event)
+                self.note(event)
             self._flush()
 
     def drain(self) -> None:
@@ -143,6 +144,16 @@ class Wire:
                 raise TimeoutError("the call did not end")
             self.pump(0.05)
         return self.ended[stream]
+
+    def take(self, event: DataReceived) -> None:
+        """Let the server send as many bytes more as it has sent."""
+        self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+
+    def reset(self, stream: int, code: int) -> None:
+        """End a call at once, for a reason of HTTP/2."""
+        with contextlib.suppress(ProtocolError):  # the server has ended it
+            self._http.reset_stream(stream, code)
+        self._flush()
 
     def close(self) -> None:
         """Hang up."""
@@ -167,7 +178,8 @@ class Wire:
     def _flush(self) -> None:
         self.write(self._http.data_to_send())
 
-    def _note(self, event: Event) -> None:
+    def note(self, event: Event) -> None:
+        """Take notice of an event."""
         if isinstance(event, DataReceived):
             self.received[event.stream_id] += event.flow_controlled_length
         elif isinstance(event, StreamReset):

@@ -3,10 +3,10 @@
 import numpy as np
 
 from limelight_bundle.values import Instance, Pair, TensorValue, Text
+from limelight_models.catalogue.testbed.text import Texts
 from limelight_models.data import tokenizers
 from limelight_models.data.beside import tree_distances
 from limelight_models.data.images import png
-from limelight_models.testbed.text import Texts
 
 WORDS = "the a cat dog bird sat ran flew on over far away quickly mat tree house and not very . ".split()
 

@@ -17,6 +17,7 @@ import torch
 
 from limelight_models.data.canvas import questions
 from limelight_models.index import recipe
+from limelight_models.recipes import vision_pretraining
 from limelight_models.recipes.recipe import Blueprint
 from limelight_models.recipes.settings import Settings
 from limelight_models.tasks import frechet
@@ -27,7 +28,6 @@ from limelight_models.training.heads import specialisation
 from limelight_models.training.stop import Stop
 from limelight_models.training.supervision import SupervisedAttention
 from limelight_models.training.trainer import Trainer
-from limelight_models.zoo import vision_pretraining
 from tests.kit import small
 from tests.kit.small import NAMES, PUBLISHED
 from tests.models import pretend

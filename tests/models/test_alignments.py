@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from limelight_models import index
 from limelight_models.attention.context import Context
 from limelight_models.attention.core import Attention
 from limelight_models.data.dataset import DataError
@@ -18,31 +17,6 @@ from tests.kit import small
 from tests.models.runs import run
 
 # Their weights are a softmax of edges, a gate, windows, drawn, or an entmax already.
-WITHOUT = {"gat", "gaan", "attention-unet", "adaptively-sparse"}
-
-
-def test_the_index_and_the_module_name_the_same_alignments() -> None:
-    assert tuple(ALIGNMENTS) == index.ALIGNMENTS
-
-
-@pytest.mark.parametrize("name", small.PUBLISHED)
-def test_every_model_with_a_softmax_takes_another_alignment_and_says_so(name: str) -> None:
-    plan, own = small.blueprint(name), small.card(name)
-    if name in WITHOUT:
-        with pytest.raises(DataError, match=f"{name} has no softmax over scores that sparsemax could replace"):
-            recipe(name, attention="sparsemax").build(plan)
-        return
-    for chosen in ALIGNMENTS:
-        other = recipe(name, attention=chosen)
-        network = other.build(plan)
-        assert sum(each.numel() for each in network.parameters()) == sum(
-            each.numel() for each in small.build(name).parameters()
-        )
-        described = other.card(network, plan).description
-        assert list(described.taxonomy.alignment) == [chosen]
-        sums = [each.normalised for each in described.maps]
-        own_sums = [each.normalised for each in own.description.maps]
-        assert sums == own_sums if chosen != "sigmoid" else not all(sums)
 
 
 def test_weights_are_those_of_the_alignment() -> None:

@@ -13,8 +13,6 @@ from limelight_models.attention.controls import Uniform
 from limelight_models.attention.core import Attention
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import GaussianKernel, ScaledDot, SelfAttentive
-from limelight_models.data.dataset import DataError
-from limelight_models.index import recipe
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import controls
 from limelight_models.training.runs import read_run
@@ -23,19 +21,6 @@ from tests.kit import small
 from tests.models.runs import order, run
 
 IDS = small.stack([small.text(6, 1), small.text(3, 2)])
-
-
-def test_the_index_and_the_module_name_the_same_controls() -> None:
-    assert set(index.CONTROLS) == set(controls.CONTROLS)
-
-
-@pytest.mark.parametrize("name", small.PUBLISHED)
-def test_every_published_model_has_its_controls_of_equal_size(name: str) -> None:
-    model, frozen, uniform = (small.build(each) for each in (name, f"{name}-frozen", f"{name}-uniform"))
-    assert set(frozen_names(model)) < set(frozen_names(frozen)) < {name for name, _ in frozen.named_parameters()}
-    sizes = [sum(each.numel() for each in one.parameters()) for one in (model, frozen, uniform)]
-    assert sizes[0] == sizes[1]
-    assert sizes[2] == sizes[0] or name == "gat"
 
 
 def frozen_names(network: Network) -> list[str]:
@@ -95,11 +80,6 @@ class Plain(Network):
 def test_a_network_without_attention_has_no_controls(control: controls.Control) -> None:
     with pytest.raises(ValueError, match="Plain has no"):
         control(Plain())
-
-
-def test_only_models_have_controls() -> None:
-    with pytest.raises(DataError, match="there is no model 'bert-frozen'"):
-        recipe("bert-frozen")
 
 
 @pytest.mark.usefixtures("tiny")

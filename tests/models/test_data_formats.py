@@ -19,14 +19,6 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
-@pytest.mark.parametrize("header", ["", "label\tsentence\n"])
-def test_tsv_of_documents(tmp_path: Path, name: str, header: str) -> None:
-    path = write(tmp_path / name, f"{header}good\tI like it.\r\n\nbad\tI don't.\n")
-    found = [(each.label, each.instance["document"]) for each in row_files.read(path, rows.DOCUMENTS)]
-    assert found == [("good", Text("I like it.")), ("bad", Text("I don't."))]
-
-
 @pytest.mark.parametrize("header", ["", "en\tfr\n", "source\ttarget\n"])
 def test_tsv_of_pairs(tmp_path: Path, header: str) -> None:
     path = write(tmp_path / "a.tsv", f"{header}Go!\tVa !\n")
@@ -86,20 +78,6 @@ def test_a_wrong_line_is_named(tmp_path: Path, name: str, kind: str, text: str, 
     with pytest.raises(DataError) as caught:
         row_files.read(path, kind)
     assert str(path) in caught.value.message and message in caught.value.message
-
-
-def test_a_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_bytes(b"a\tb\na\t\xff\n")
-    with pytest.raises(DataError, match="line 2: is not UTF-8"):
-        row_files.read(path, rows.PAIRS)
-
-
-def test_a_broken_gzip_file_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv.gz"
-    path.write_bytes(b"no gzip")
-    with pytest.raises(DataError, match=r"a\.tsv\.gz: cannot be read"):
-        row_files.read(path, rows.PAIRS)
 
 
 def pairs(count: int, first: int = 0) -> str:

@@ -80,67 +80,6 @@ def test_it_answers_as_another_implementation_does(graph: dict[str, Tensor], sco
         assert torch.allclose(answer.maps[name], weights, atol=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(graphs(), min_size=2, max_size=4))
-def test_graphs_that_are_joined_are_answered_as_each_alone(parts: list[dict[str, Tensor]]) -> None:
-    ours = network()
-    shifts = [sum(len(part["nodes"]) for part in parts[:place]) for place in range(len(parts))]
-    joined = {
-        "nodes": torch.cat([part["nodes"] for part in parts]),
-        **{
-            name: torch.cat([part[name] + shift for part, shift in zip(parts, shifts, strict=True)])
-            for name in ("sources", "targets")
-        },
-    }
-    together, alone = ours(**joined), [ours(**part) for part in parts]
-    for group in ("outputs", "maps"):
-        for name, found in getattr(together, group).items():
-            wanted = torch.cat([getattr(each, group)[name] for each in alone])
-            assert torch.allclose(found, wanted, atol=1e-12), name
-
-
-@settings(max_examples=40, deadline=None)
-@given(graphs(), st.randoms(use_true_random=False))
-def test_the_order_of_nodes_and_of_edges_means_nothing(graph: dict[str, Tensor], chance: object) -> None:
-    ours = network()
-    nodes, edges = len(graph["nodes"]), len(graph["sources"])
-    generator = torch.Generator().manual_seed(chance.randrange(2**32))  # type: ignore[attr-defined]
-    of_nodes, of_edges = torch.randperm(nodes, generator=generator), torch.randperm(edges, generator=generator)
-    place = of_nodes.argsort()
-    answer = ours(**graph)
-    moved = ours(
-        nodes=graph["nodes"][of_nodes],
-        sources=place[graph["sources"]][of_edges],
-        targets=place[graph["targets"]][of_edges],
-    )
-    assert torch.allclose(moved.outputs["logits"], answer.outputs["logits"][of_nodes], atol=1e-12)
-    for name, weights in answer.maps.items():
-        assert torch.allclose(moved.maps[name], weights[of_edges], atol=1e-12)
-
-
-def test_a_node_without_an_edge_is_answered_from_the_bias_alone() -> None:
-    ours = network()
-    nothing = torch.zeros(0, dtype=torch.int64)
-    answer = ours(nodes=torch.ones(2, CONFIG.features).double(), sources=nothing, targets=nothing)
-    assert torch.equal(answer.outputs["logits"], ours.layers[-1].bias.expand(2, -1))
-
-
-def test_a_chain_attends_from_the_target_to_its_sources() -> None:
-    """0 -> 1 -> 2: what is changed in node 0 reaches 1 in the first layer and 2 in the second, and never goes back."""
-    ours = network()
-    loops = torch.arange(3)
-    graph = {"sources": torch.cat([torch.tensor([0, 1]), loops]), "targets": torch.cat([torch.tensor([1, 2]), loops])}
-    nodes = torch.eye(3, CONFIG.features).double()
-    before = ours(nodes=nodes, **graph).outputs["logits"]
-    changed = nodes.clone()
-    changed[2, 4] = 1
-    after = ours(nodes=changed, **graph).outputs["logits"]
-    assert torch.equal(before[:2], after[:2]) and not torch.equal(before[2], after[2])
-    changed = nodes.clone()
-    changed[0, 4] = 1
-    assert (ours(nodes=changed, **graph).outputs["logits"] != before).any(-1).all()
-
-
 def test_the_comparison_weighs_all_neighbours_the_same() -> None:
     ours = GAT_MEAN.build(Blueprint(CONFIG, ("a", "b", "c"), {})).eval()
     sources, targets = torch.tensor([0, 1, 2, 0]), torch.tensor([0, 0, 0, 1])
@@ -180,16 +119,3 @@ def test_what_is_minimised_counts_the_squares_of_weights_in_training_alone() -> 
         extra = 0.0 if name.endswith("bias") else 0.01 * parameter.detach()
         zero = torch.zeros_like(parameter)
         assert torch.allclose(training.get(name, zero), judging.get(name, zero) + extra, atol=1e-12), name
-
-
-def test_only_the_dynamic_score_ranks_neighbours_by_who_asks() -> None:
-    """Brody et al. 2022, §3: two nodes with the same two neighbours prefer different ones, or cannot."""
-    nodes = torch.tensor([[[-1.0, 2.0]], [[2.0, -1.0]], [[1.0, 0.0]], [[0.0, 1.0]]])  # two that ask, two neighbours
-    sources, targets = torch.tensor([2, 3, 2, 3]), torch.tensor([0, 0, 1, 1])
-    dynamic = DynamicScore(heads=1, d_head=2, slope=0.0)
-    dynamic.attention.data.fill_(1)
-    # Asked by (-1, 2): 0 + 2 of (1, 0), 0 + 3 of (0, 1); by (2, -1) the other way round.
-    assert dynamic(nodes, sources, targets)[:, 0].tolist() == [2, 3, 3, 2]
-    static = NeighbourScore(heads=1, d_head=2, slope=0.2)
-    first, second = static(nodes, sources, targets)[:, 0].unflatten(0, (2, 2)).argmax(1).tolist()
-    assert first == second

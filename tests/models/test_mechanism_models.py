@@ -16,13 +16,13 @@ from limelight_models.attention import CombinationError
 from limelight_models.cards.card import Card
 from limelight_models.catalogue.parts import ALIGNS, UNIFORM, combine
 from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.catalogue.testbed.classifier import SmallModel
+from limelight_models.catalogue.testbed.form import Built
+from limelight_models.catalogue.testbed.readers import EachToken, Stepwise
+from limelight_models.catalogue.testbed.sentence_forms import VARIANTS
+from limelight_models.catalogue.testbed.taxonomy import SCALED, SOFT
 from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.task import Batch
-from limelight_models.testbed.classifier import SmallModel
-from limelight_models.testbed.form import Built
-from limelight_models.testbed.readers import EachToken, Stepwise
-from limelight_models.testbed.sentence_forms import VARIANTS
-from limelight_models.testbed.taxonomy import SCALED, SOFT
 from tests.kit.small_texts import INSTANCES, texts
 
 EVERY = {**{each.name: each.served for each in MECHANISMS if each.served}, **VARIANTS}
@@ -105,23 +105,6 @@ def test_a_step_of_training_moves_every_parameter_of_the_attention(name: str) ->
         "selective grid of Gaussians, of a picture": "module.key_map.weight",
     }
     assert unused == ({by_place[name]} if name in by_place else set())
-
-
-@pytest.mark.parametrize("name", ["additive", "hard", "attentive pooling", "rotatory attention", "hierarchical"])
-def test_a_model_learns_three_examples_by_heart(name: str) -> None:
-    model, card = made(name)
-    found = tensors(card, rows(card, EVERY[name].task))
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
-    model.train()
-    torch.manual_seed(1)
-    for _ in range(150):
-        drawn = {each.tensor.name: torch.rand_like(found[each.tensor.name]) for each in card.noise}
-        optimiser.zero_grad()
-        loss_of(model, {**found, **drawn}).backward()
-        optimiser.step()
-    model.eval()
-    with torch.no_grad():
-        assert model(**found).outputs["logits"].argmax(-1).equal(TARGET)
 
 
 @pytest.mark.parametrize("form", [None, EachToken, Stepwise])

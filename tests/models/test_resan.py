@@ -29,6 +29,16 @@ def test_heads_look_at_dependents_alone_and_never_at_themselves() -> None:
     assert torch.equal((weights != 0).all(-1), seen) and torch.equal((weights != 0).any(-1), seen)
 
 
+def test_the_directions_of_disan_look_back_and_ahead_and_never_at_the_token_itself() -> None:
+    ids = small.text(4, 1)[None]
+    maps = small.make("disan")(first_ids=ids, first_mask=ids != 0, second_ids=ids, second_mask=ids != 0).maps
+    before, after = (maps[f"first.{name}"][0, 0].sum(-1) > 0 for name in ("forward", "backward"))
+    assert torch.equal(before, torch.ones(4, 4).tril(-1).bool())
+    assert torch.equal(after, torch.ones(4, 4).triu(1).bool())
+    sums = maps["first.source"][0, 0, 0].sum(0)
+    assert torch.allclose(sums, torch.ones_like(sums))
+
+
 def test_with_every_token_chosen_it_is_the_soft_network() -> None:
     network, soft = small.make("resan"), small.make("resan-soft")
     soft.load_state_dict({name: each for name, each in network.state_dict().items() if name in soft.state_dict()})

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Pair, Text
@@ -17,8 +17,6 @@ from limelight_models.network import Answer, Network
 from limelight_models.tasks.aspects import ClassifyTargets, opposed
 from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.entities import Entities, entities
-from limelight_models.tasks.heads import Scores
-from limelight_models.tasks.regress import Regress
 from limelight_models.tasks.segment import Segment
 from limelight_models.tasks.spans import FindSpan
 from limelight_models.tasks.tag import Tag
@@ -160,44 +158,6 @@ def test_cells_of_a_picture() -> None:
     assert found["intersection over union, large objects"] == 2 / 3
 
 
-def test_numbers() -> None:
-    task = Regress()
-    examples = [Example({}, numbers=(1.0, 3.0)), Example({}, numbers=(2.0, 2.0))]
-    held = Held(task, examples, (), [{"values": [[2.0, 5.0]]}, {"values": [[2.0, 2.0]]}])
-    (first, _) = held.in_order()
-    loss, terms = task.loss(Says(), first)
-    assert (float(loss), terms) == ((1 + 4) / 2, 1)
-    (off,) = task.judge(Says(), NO_CARD, held, [Example({}, numbers=(0.0, 0.0)), Example({}, numbers=(2.0, 4.0))])
-    # Answers are off by (1 + 2) / 2 and 0; the mean (1, 2) by (0 + 1) / 2 and (1 + 0) / 2.
-    assert (off.value, off.baseline) == (0.75, 0.5)
-
-
-class Tagger(Network):
-    """A number a token -> a class a token."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.hidden = nn.Linear(1, 8)
-        self.scores = Scores(d_in=8, d_out=2, dropout=0.0)
-
-    def forward(self, **tensors: Tensor) -> Answer:
-        return Answer({"logits": self.scores(torch.tanh(self.hidden(tensors["numbers"].unsqueeze(-1))))}, {})
-
-
-def test_a_tagger_learns() -> None:
-    torch.manual_seed(0)
-    network, task = Tagger(), Tag()
-    numbers = torch.randn(8, 5)
-    batch = Batch({"numbers": numbers}, tuple(range(8)), (numbers > 0.3).long())
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.05)
-    for _ in range(200):
-        optimizer.zero_grad()
-        loss, terms = task.loss(network, batch)
-        (loss / terms).backward()
-        optimizer.step()
-    assert float(loss.detach()) / terms < 0.1
-
-
 def test_spans() -> None:
     """Characters become tokens; of two right answers the better counts; an answer that was cut off costs nothing."""
     task = FindSpan(over="words")
@@ -214,6 +174,8 @@ def test_spans() -> None:
     held = OneBatch([answers], batch)
     exact, overlap = task.judge(Says(), NO_CARD, held, [])
     assert exact.value == 0 and overlap.value == pytest.approx(2 / 3)  # words 2 to 3 beside word 2
+    one = Batch({**says, "end_scores": says["start_scores"]}, (0,), batch.target)  # word 2 alone
+    assert [each.value for each in task.judge(Says(), NO_CARD, OneBatch([answers], one), [])] == [1, 1]
     cut = task.stack([np.array([[-1, -1]])])
     assert float(task.loss(Says(), Batch(says, (0,), cut))[0]) == 0
 

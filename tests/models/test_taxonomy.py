@@ -8,8 +8,8 @@ from limelight.v1 import attention_pb2
 from limelight_models.attention.features import ConcatProduct
 from limelight_models.attention.score import Additive, MultiDimensional, ScaledDot, Score, SelfAttentive
 from limelight_models.index import ZOO, recipe, variants
+from pages.table_3 import AUTHORS, COLUMNS, DEPARTS, LACKS, ROWS, names
 from tests.kit import small
-from tests.models.table_3 import AUTHORS, COLUMNS, DEPARTS, LACKS, ROWS, names
 
 
 def said(name: str, column: str) -> list[str]:

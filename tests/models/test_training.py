@@ -35,12 +35,12 @@ def test_a_document_classifier_learns(documents: Path, tmp_path: Path) -> None:
     assert metrics[0].baseline_name == "majority class" and 0 < (metrics[0].baseline or 0) < 1
 
 
-READING = ("han-mean", "rnn-capsule", "rnn-capsule-frozen", "dme")
+READING = ("rnn-capsule-frozen", "dme")
 
 
 @pytest.mark.parametrize(
     "model",
-    ["bahdanau", "bahdanau-last", "transformer", "gpt", "han-mean", "rnn-capsule", "rnn-capsule-frozen", "dme"],
+    ["bahdanau", "gpt", "rnn-capsule-frozen", "dme"],
 )
 def test_the_other_models_learn(model: str, documents: Path, pairs: Path, tmp_path: Path) -> None:
     metrics = run(
@@ -186,19 +186,6 @@ def test_the_learning_rate_rises_and_falls() -> None:
     assert rates[0] == pytest.approx(0.1) and max(rates) == rates[10] == 1.0
     assert rates[100] == pytest.approx(0.05)
     assert all(a >= b for a, b in pairwise(rates[10:]))
-
-
-def test_a_run_says_where_it_looks_on_words_that_people_aligned(tiny: None, tmp_path: Path) -> None:
-    words = {"one": "eins", "two": "zwei", "six": "sechs"}
-    lines = [
-        {"src": [a, b], "tgt": [words[b], words[a]], "sure": [[0, 1], [1, 0]]} for a in words for b in words
-    ]  # fmt: skip
-    path = tmp_path / "pairs.jsonl"
-    path.write_text("\n".join(json.dumps(each) for each in lines * 4))
-    found = {each.name for each in run(order("bahdanau", path, tmp_path / "run", epochs=1))}
-    assert {"exact match", "weight on the right place, decoder.cross", "alignment error rate, decoder.cross"} <= found
-    written = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
-    assert found == {each["name"] for each in written}
 
 
 MADE_FOR = {"dates": "bahdanau", "numbers": "transformer", "snapshots": "cct", "slips": "han-code"}

@@ -7,8 +7,6 @@ from entmax import entmax_bisect
 
 from limelight_models.attention import Context
 from limelight_models.blocks.halting import Halting
-from limelight_models.network import GeneratingNetwork
-from limelight_models.tasks.stepping import Stepping
 from limelight_models.zoo.transformer.encoder_decoder import EncoderDecoder
 from limelight_models.zoo.transformer.synthesizer import Synthesis
 from tests.kit import small
@@ -166,26 +164,3 @@ def test_steps_of_real_tokens_are_paid_for() -> None:
     assert ponder > 2 and float(padded.signals["ponder"]) == pytest.approx(ponder)
     assert float(network.objective(torch.ones(4), one, target)) == pytest.approx(4 + 4 * price * ponder)
     assert not small.make("universal-fixed").train()(**tensors, source_mask=tensors["source_ids"] != 0).signals
-
-
-@pytest.mark.parametrize(
-    "name", ["adaptively-sparse", "fixed-heads", "synthesizer", "synthesizer-random", "transparent", "universal"]
-)
-def test_stepping_gives_what_all_tokens_at_once_give(name: str) -> None:
-    """Sources of different lengths share the steps, and what stands in a cache past a row's own says nothing."""
-    model, written = small.make(name), small.card(name).written
-    assert isinstance(model, GeneratingNetwork) and written is not None
-    ids, target = small.stack([small.text(length, length) for length in (2, 7, 4)], 1), small.text(4, 9)
-    tensors = {"source_ids": ids, "source_mask": ids != 0}
-    forced, stepping = model(**tensors, target_ids=target.expand(3, -1)), Stepping(model, written, tensors)
-    for state in stepping.states.values():
-        state[:, :, 7:] = 7.0
-    for step in range(4):
-        answer = stepping.step()
-        torch.testing.assert_close(answer.scores, forced.outputs["scores"][:, step], atol=1e-10, rtol=0)
-        for each, row in answer.maps.items():
-            whole = forced.maps[each][:, :, step]
-            keys = min(row.shape[-1], whole.shape[-1])
-            torch.testing.assert_close(row[..., :keys], whole[..., :keys], atol=1e-10, rtol=0)
-            assert not row[..., keys:].any()
-        stepping.token = target[step].expand(3)

@@ -16,8 +16,8 @@ from limelight_models.data.canvas.world import hands
 from limelight_models.data.dataset import Example
 from limelight_models.data.gold import Box, Gold, Span
 from limelight_models.index import recipe
+from limelight_models.recipes import vision_pretraining
 from limelight_models.recipes.recipe import Blueprint
-from limelight_models.zoo import vision_pretraining
 from limelight_models.zoo.co_attention.vqa import few_regions, frames_of
 from tests.models.runs import losses, order, run
 
@@ -96,9 +96,7 @@ def spots(folder: Path) -> Path:
 
 
 @pytest.mark.usefixtures("tiny")
-@pytest.mark.parametrize(
-    "name", ["hiecoatt", "hiecoatt-alternating", "mcan", "psac", "psac-video", "san", "lxmert", "visualbert"]
-)
+@pytest.mark.parametrize("name", ["hiecoatt", "mcan", "psac-video", "lxmert"])
 def test_it_learns_from_files(name: str, tmp_path: Path) -> None:
     made = run(order(name, spots(tmp_path), tmp_path / "run", epochs=8, patience=8))
     assert losses(tmp_path / "run")[-1] < 0.95 * losses(tmp_path / "run")[0]

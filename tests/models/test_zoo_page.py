@@ -5,14 +5,10 @@ import sys
 import pytest
 
 from limelight_models.index import ZOO, module, published, recipe
+from pages.models import made_here, row, train
 from research.replication.papers import CLAIMS, Claim
 from tests.kit import small
 from tests.kit.small import NAMES
-from tests.models.zoo_page import PAGE, made_here, page, row, train
-
-
-def test_the_page_is_that_of_the_models() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.models.zoo_page"
 
 
 def test_a_variant_is_of_the_model_with_the_longest_name() -> None:

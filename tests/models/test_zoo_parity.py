@@ -18,7 +18,6 @@ from limelight_models.blocks.two_way import TwoWay
 from limelight_models.index import recipe
 from limelight_models.network import GeneratingNetwork
 from limelight_models.tasks.generate import greedy
-from limelight_models.tasks.stepping import Stepping
 from limelight_models.zoo.co_attention.hiecoatt import GRAMS, Phrases
 from limelight_models.zoo.co_attention.mcan import GuidedLayer, Mcan
 from limelight_models.zoo.rnn_search.luong import Luong
@@ -30,7 +29,6 @@ from tests.kit import small
 
 VIT, GPT, TRANSFORMER, LUONG, BAHDANAU = map(small.config, ("vit", "gpt", "transformer", "luong", "bahdanau"))
 # What the tensors are called that a generating model reads.
-READS = {"bahdanau": "source", "gpt": "prompt", "transformer": "source", "luong": "source"}
 
 
 def test_the_bidirectional_gru_equals_torchs_on_packed_sequences() -> None:
@@ -190,30 +188,6 @@ def load(theirs: nn.Module, hidden: nn.Sequential, norms: list[AddAndNorm]) -> N
         theirs.get_submodule(name).load_state_dict(own.state_dict())
 
 
-@pytest.mark.parametrize("name", ["gpt", "transformer"])
-def test_stepping_from_a_cache_gives_what_all_tokens_at_once_give(name: str) -> None:
-    """Prompts of different lengths share the steps, and what stands in a cache past a row's own says nothing."""
-    model = small.make(name)
-    assert isinstance(model, GeneratingNetwork)
-    written = small.card(name).written
-    assert written is not None
-    ids, target = small.stack([small.text(length, length) for length in (2, 7, 4)], 1), small.text(4, 9)
-    tensors = {f"{READS[name]}_ids": ids, f"{READS[name]}_mask": ids != 0}
-    forced = model(**tensors, target_ids=target.expand(3, -1))
-    stepping = Stepping(model, written, tensors)
-    for state in stepping.states.values():
-        state[:, :, 7:] = 7.0
-    for step in range(4):
-        answer = stepping.step()
-        assert torch.allclose(answer.scores, forced.outputs["scores"][:, step], atol=1e-10)
-        for name_, row in answer.maps.items():
-            whole = forced.maps[name_][:, :, step]
-            keys = min(row.shape[-1], whole.shape[-1])
-            assert torch.allclose(row[..., :keys], whole[..., :keys], atol=1e-10)
-            assert not row[..., keys:].any()
-        stepping.token = target[step].expand(3)
-
-
 def test_a_guided_layer_equals_torchs_decoder_layer_without_its_mask() -> None:
     model = small.make("mcan")
     assert isinstance(model, Mcan)
@@ -272,26 +246,6 @@ def test_patches_are_cut_row_by_row() -> None:
     assert patches[0, 3].tolist() == [12, 13, 18, 19]
 
 
-LUONGS = [f"luong{variant}" for variant in ("", "-dot", "-concat", "-location", "-local-m", "-local-p", "-unfed")]
-
-
-@pytest.mark.parametrize("name", ["bahdanau", "bahdanau-last", "bahdanau-coverage", *LUONGS])
-def test_stepping_gives_what_teacher_forcing_gives(name: str) -> None:
-    model = small.make(name)
-    assert isinstance(model, GeneratingNetwork)
-    written = small.card(name).written
-    assert written is not None
-    ids = small.stack([small.text(5, 1), small.text(3, 2)])
-    target = torch.stack([small.text(4, 3), small.text(4, 4)])
-    forced = model(source_ids=ids, source_mask=ids != 0, target_ids=target)
-    stepping = Stepping(model, written, {"source_ids": ids, "source_mask": ids != 0})
-    for step in range(4):
-        answer = stepping.step()
-        assert torch.allclose(answer.scores, forced.outputs["scores"][:, step], atol=1e-10)
-        assert torch.allclose(answer.maps["decoder.cross"], forced.maps["decoder.cross"][:, :, step], atol=1e-10)
-        stepping.token = target[:, step]
-
-
 @pytest.mark.parametrize("size", [1, 4])
 def test_coverage_begins_at_nothing_whatever_the_size_of_the_encoder(size: int) -> None:
     made = recipe("bahdanau-coverage")
@@ -340,24 +294,6 @@ def test_windows_of_luong_follow_the_output_or_are_predicted() -> None:
             widths = (seen * places).amax(-1) - torch.where(seen, places, 7).amin(-1) + 1
             assert torch.equal(widths, seen.sum(-1)) and int(widths.max()) <= 2 * LUONG.radius + 1
             assert (weights.sum(-1) < 1).all() and (weights.sum(-1) > 0).all()
-
-
-@pytest.mark.parametrize("name", ["bahdanau", "gpt", "transformer", "luong", "luong-local-m"])
-def test_greedy_decoding_in_a_batch_equals_alone_and_follows_the_best_scores(name: str) -> None:
-    model = small.make(name)
-    assert isinstance(model, GeneratingNetwork)
-    written = small.card(name).written
-    assert written is not None
-    prefix = READS[name.partition("-")[0]]
-    ids = small.stack([small.text(length, length) for length in (2, 6, 4)])
-    together = greedy(model, written, {f"{prefix}_ids": ids, f"{prefix}_mask": ids != 0})
-    for row, tokens in zip(ids, together, strict=True):
-        alone = row[row != 0][None]
-        tensors = {f"{prefix}_ids": alone, f"{prefix}_mask": alone != 0}
-        assert greedy(model, written, tensors) == [tokens]
-        forced = model(**tensors, target_ids=torch.tensor([tokens]))
-        assert forced.outputs["scores"].argmax(-1)[0].tolist() == list(tokens)
-        assert len([token for token in tokens if token != written.end]) <= written.max_new_tokens
 
 
 def test_the_end_token_is_apart_from_the_most_tokens_that_are_allowed() -> None:

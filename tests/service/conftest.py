@@ -1,5 +1,6 @@
 """One repository of small models, and these models without a server."""
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
@@ -54,11 +55,17 @@ def triton_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = ROOT / "build" / "triton" / "bin" / "python"
     if made.exists():
         return made
-    folder = tmp_path_factory.mktemp("triton")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if base.name.startswith("popen-") else base) / "triton"  # one for all processes of the run
+    folder.mkdir(exist_ok=True)
     python = folder / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
-    install = [*pip, "install", "--no-compile", REQUIREMENT]
-    if subprocess.run(install, capture_output=True, timeout=240, check=False).returncode:
-        pytest.skip(f"{REQUIREMENT} cannot be installed here")
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "done").exists():
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+            pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
+            install = [*pip, "install", "--no-compile", REQUIREMENT]
+            if subprocess.run(install, capture_output=True, timeout=240, check=False).returncode:
+                pytest.skip(f"{REQUIREMENT} cannot be installed here")
+            (folder / "done").touch()
     return python

@@ -60,17 +60,12 @@ async def _outcomes(address: str, calls: int, at_once: int, channels: int = 1) -
 
 @pytest.mark.parametrize(
     ("calls", "at_once", "channels"),
-    [(1000, 1000, 1), (400, 128, 1), (1024, 512, 1), (1000, 1000, 4)],
-    ids=["1,000 at once", "128 callers", "512 callers", "four connections"],
+    [(1000, 1000, 1), (1000, 1000, 4)],
+    ids=["1,000 at once", "four connections"],
 )
 def test_an_idle_server_answers_all_of_them(running: Running, calls: int, at_once: int, channels: int) -> None:
     found = asyncio.run(_outcomes(running.server.address, calls, at_once, channels))
     assert found == {"OK": calls}
-
-
-def test_the_synchronous_client_may_ask_for_as_many(running: Running) -> None:
-    calls = [running.stub.Predict.future(ONE) for _ in range(1000)]
-    assert Counter(each.code() for each in calls) == {OK: 1000}
 
 
 def test_past_what_may_wait_calls_are_told_when_to_come_back_and_the_next_is_answered(repository: Path) -> None:

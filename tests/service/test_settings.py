@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from limelight_service.configuration import SettingsError, load_settings
 from limelight_service.platform import machine
 from limelight_service.settings import Group, Settings, public_settings
-from tests.service.settings_table import LIMITS, SETTINGS, with_limits, with_settings
 
 
 @pytest.fixture
@@ -174,12 +173,6 @@ def test_memory_is_cut_to_the_limit_of_the_address_space() -> None:
 
 def test_defaults_pass_their_own_checks() -> None:
     assert load_settings({}, environment={}) == Settings()
-
-
-def test_the_docs_have_every_setting_as_it_is() -> None:
-    for path, made in ((SETTINGS, with_settings), (LIMITS, with_limits)):
-        page = path.read_text(encoding="utf-8")
-        assert page == made(page), "run python -m tests.service.settings_table"
 
 
 def test_cores_can_be_fewer_than_there_are() -> None:

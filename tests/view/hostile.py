@@ -48,12 +48,8 @@ class _Answers(BaseHTTPRequestHandler):
     requests: ClassVar[list[Any]] = REQUESTS
 
     def do_GET(self) -> None:
-        status = {
-            "model": {"name": "bad", "version": 1},
-            "state": "MODEL_STATE_READY",
-            "isDefault": True,
-            "title": MARKUP,
-        }
+        good = {"model": {"name": "bad", "version": 1}, "state": "MODEL_STATE_READY", "isDefault": True}
+        status = {**good, "title": MARKUP}
         failed = {"model": {"name": "failed", "version": 1}, "state": "MODEL_STATE_FAILED", "reason": MARKUP}
         described = [
             {"name": name, "heads": 1, "queryLabels": "tokens", "keyLabels": "tokens", "summary": MARKUP}
@@ -78,11 +74,8 @@ class _Answers(BaseHTTPRequestHandler):
             return
         names = [name for each in request["attention"].get("selections", []) for name in each["names"]]
         result = {"name": MARKUP, "classification": {"classes": [{"label": MARKUP, "probability": 0.75}]}}
-        prediction = {
-            "results": [result],
-            "labelSets": [_TOKENS, _FRAMES],
-            "provenance": {"model": {"name": MARKUP}, "provider": MARKUP},
-        }
+        provenance = {"model": {"name": MARKUP}, "provider": MARKUP}
+        prediction = {"results": [result], "labelSets": [_TOKENS, _FRAMES], "provenance": provenance}
         self._send({"results": [{"prediction": prediction, "maps": [MAPS[name] for name in names or MAPS]}]})
 
     def _stream(self) -> None:
@@ -110,15 +103,24 @@ class _Answers(BaseHTTPRequestHandler):
 @contextmanager
 def hostile(tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[tuple[str, dict[str, str]]]]]:
     """Serve it: the address, and the paths and headers of the calls that it gets."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
-        _Answers.seen.clear()
-        REQUESTS.clear()
+    _Answers.seen.clear()
+    REQUESTS.clear()
+    with running(_Answers, tls=tls) as address:
+        yield address, _Answers.seen
+
+
+@contextmanager
+def running(
+    handler: Callable[..., BaseHTTPRequestHandler], port: int = 0, tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
+    """Serve on a thread for the length of a block: the address."""
+    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield f"127.0.0.1:{server.server_address[1]}", _Answers.seen
+            yield f"127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
             thread.join()
@@ -142,11 +144,5 @@ def saying(answer: Callable[[str], Iterable[bytes]], port: int = 0) -> Iterator[
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(Handler, port) as address:
+        yield address

@@ -4,11 +4,10 @@ import base64
 import io
 import json
 import re
-import threading
 import wave
 from collections.abc import Callable
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +23,7 @@ from limelight_export.pipeline import export_model
 from tests.kit import small
 from tests.kit.serving import eventually, free_port, serving
 from tests.view.conftest import LONG, Opened, page_of
-from tests.view.hostile import MARKUP, REQUESTS, hostile, saying
+from tests.view.hostile import MARKUP, REQUESTS, hostile, running, saying
 
 SHADED = ".unit[style*='background-color: rgb']"
 
@@ -46,10 +45,13 @@ def shades(tab: Any, panel: str = "Keys") -> list[str]:
     return shades
 
 
-def test_a_first_visit_shows_an_answer_and_its_attention(opened: Opened) -> None:
-    tab = opened()
-    assert tab.locator(".result").count() and tab.locator(".problem:visible").count() == 0
-    assert tab.locator(".unit").count() or tab.locator("canvas").count()
+def test_a_first_visit_shows_an_answer_and_its_attention_on_a_narrow_screen_too(opened: Opened) -> None:
+    for options in ({}, {"viewport": {"width": 360, "height": 740}}):
+        tab = opened(**options)
+        assert tab.locator(".result").count() and tab.locator(".problem:visible").count() == 0
+        assert tab.locator(".unit").count() or tab.locator("canvas").count()
+    tab = opened("model=tiny&map=encoder.0.self&in.text=the cat sat on the mat", **options)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360, "without scrolling to the side"
 
 
 def test_a_typed_text_is_answered_with_how_sure_the_model_is(opened: Opened) -> None:
@@ -147,19 +149,14 @@ def test_a_link_opens_the_same_view(opened: Opened) -> None:
     assert shades(again) == shades(tab)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_theme_follows_the_system_and_the_choice_of_a_person(opened: Opened, theme: str) -> None:
-    tab = opened("model=tiny&map=pool&in.text=the cat sat", color_scheme=theme)
-    background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (background == "rgb(255, 255, 255)") is (theme == "light")
+def test_the_theme_follows_the_system_and_the_choice_of_a_person(opened: Opened) -> None:
+    tab = opened("model=tiny&map=pool&in.text=the cat sat", color_scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert tab.evaluate(background) != "rgb(255, 255, 255)"
     before = shades(tab)
     tab.locator("#theme").click()
-    assert tab.evaluate("document.documentElement.dataset.theme") != theme and shades(tab) != before
-
-
-def test_a_narrow_screen_needs_no_scrolling_to_the_side(opened: Opened) -> None:
-    tab = opened("model=tiny&map=encoder.0.self&in.text=the cat sat on the mat", viewport={"width": 360, "height": 740})
-    assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+    assert tab.evaluate("document.documentElement.dataset.theme") == "light" and shades(tab) != before
+    assert tab.evaluate(background) == "rgb(255, 255, 255)"
 
 
 def test_documents_have_two_levels(opened: Opened) -> None:
@@ -356,19 +353,13 @@ def test_a_text_of_characters_that_xml_lacks_is_saved(opened: Opened, tmp_path: 
     assert not tab.locator(".problem:visible").count()
 
 
-@pytest.mark.parametrize("side", ["height", "width"])
-def test_a_view_that_no_picture_holds_is_saved_smaller_and_this_is_told(
-    side: str, opened: Opened, tmp_path: Path
-) -> None:
+def test_a_view_that_no_picture_holds_is_saved_smaller_and_what_fails_is_told(opened: Opened, tmp_path: Path) -> None:
     tab = opened("model=tiny&map=pool")
-    tab.locator("[data-part=view]").evaluate(f"view => {{ view.style.{side} = '300000px'; }}")
-    with Image.open(saved(tab, "PNG", tmp_path)) as image:
-        assert 10_000 < max(image.size) <= 2**14
-    assert "5 % of its size" in tab.locator(".problem").inner_text()
-
-
-def test_a_saving_that_fails_is_told(opened: Opened) -> None:
-    tab = opened("model=tiny&map=pool")
+    for side in ("height", "width"):
+        tab.locator("[data-part=view]").evaluate(f"view => {{ view.style = '{side}: 300000px'; }}")
+        with Image.open(saved(tab, "PNG", tmp_path)) as image:
+            assert 10_000 < max(image.size) <= 2**14
+        assert "5 % of its size" in tab.locator(".problem").inner_text()
     tab.evaluate("""() => {
         OffscreenCanvas.prototype.convertToBlob = () => Promise.reject(new Error("no memory is left"));
         JSON.stringify = () => { throw new Error("it is too long"); };
@@ -443,10 +434,8 @@ def test_numbers_of_an_answer_are_held_against_what_it_has(opened: Opened) -> No
 
 def test_a_copy_for_any_web_server_has_the_answers_to_the_examples(opened: Opened, http: str, tmp_path: Path) -> None:
     assert main(["view", http, "--export", str(tmp_path / "copy")]) == 0
-    handler = partial(QuietHandler, directory=str(tmp_path / "copy"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_address[1]}/"
+    with running(partial(QuietHandler, directory=str(tmp_path / "copy"))) as place:
+        address = f"http://{place}/"
         for model in ("tiny", "paper", "echo", "web", "picture"):
             tab = opened(f"model={model}", address=address)
             assert tab.locator(".thumb").count() and not tab.locator(".problem:visible").count()
@@ -455,7 +444,6 @@ def test_a_copy_for_any_web_server_has_the_answers_to_the_examples(opened: Opene
         tab.locator("textarea").fill("a new text")
         tab.keyboard.press("Control+Enter")
         tab.get_by_text("This copy of the page has no server").wait_for()
-        server.shutdown()
 
 
 def test_the_key_is_taken_from_the_address_and_the_token_is_not_in_the_page(opened: Opened) -> None:
@@ -502,7 +490,7 @@ def test_a_long_text_is_read_in_windows_and_rows(opened: Opened) -> None:
 def test_each_kind_of_the_zoo_has_its_picture(opened: Opened, tmp_path: Path) -> None:
     for name in ("memn2n", "sagan"):
         export_model(small.trained(name), tmp_path)
-    with serving(tmp_path, http_port=free_port()) as running, page_of(running.server.http_url[7:]) as page:
+    with serving(tmp_path, http_port=free_port()) as models, page_of(models.server.http_url[7:]) as page:
         # A document of sentences, which another input stands beside, is sent as its example has it.
         tab = opened("model=memn2n", server=page)
         assert words(tab).all_inner_texts() == ["A cat sat", "It rains"]

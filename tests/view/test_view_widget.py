@@ -14,7 +14,7 @@ import pytest
 
 import limelight
 from limelight.labels import plain
-from tests.client.served import DOCUMENT, label, small_models, tiny
+from tests.client.served import DOCUMENT, headline, label, paper, small_models, tiny
 
 pytest.importorskip("anywidget", reason="anywidget is not installed")
 
@@ -33,6 +33,8 @@ CELLS = [
     "prediction = dataclasses.replace(answer.prediction, results=results)\n"
     "limelight.widget(dataclasses.replace(answer, prediction=prediction), image=picture)",
 ]
+# Answers that display themselves, without a widget.
+SHOWN = ('client.attend("tiny", "big <b>cat")["encoder.1.self"]', f'client.predict("paper", "{DOCUMENT}")')
 # A host as anywidget's own: it imports the module from memory, and gives it the traits.
 HOST = """<!doctype html><title>Notebook</title><style>button { color: red }</style>
 <body style="background: %s; color: %s"><div id="cell"></div></body>"""
@@ -51,18 +53,30 @@ COLOURS = """(canvas) => {
 
 
 @pytest.fixture(scope="module")
-def states(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """The module and the answer of each widget that an executed notebook keeps."""
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An executed notebook."""
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     with small_models(tmp_path_factory.mktemp("repository")) as server:
-        cells = [nbformat.v4.new_code_cell(each.format(target=server.target)) for each in CELLS]
+        cells = [nbformat.v4.new_code_cell(each.format(target=server.target)) for each in (*CELLS, *SHOWN)]
         book = nbformat.v4.new_notebook(cells=cells)
         nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
-    kept = book.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]
+    return book
+
+
+def test_a_notebook_shows_an_answer_without_a_widget(notebook: Any) -> None:
+    one_map, prediction = (each.outputs[0].data for each in notebook.cells[-len(SHOWN) :])
+    assert "&lt;b&gt;cat" in one_map["text/html"] and "<b>cat" not in one_map["text/html"]
+    assert prediction["text/plain"] == f"<Prediction paper version 1: {headline(paper())}>"
+
+
+@pytest.fixture(scope="module")
+def states(notebook: Any) -> list[Any]:
+    """The module and the answer of each widget that the notebook keeps."""
+    kept = notebook.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]
     found = []
-    for cell in book.cells[2:]:
+    for cell in notebook.cells[2 : len(CELLS)]:
         view = cell.outputs[0].data["application/vnd.jupyter.widget-view+json"]
         state = kept[view["model_id"]]
         found.append([state["state"]["_esm"], state["buffers"][0]["data"]])
@@ -126,10 +140,8 @@ def test_documents_pictures_and_selections_have_their_pictures(states: list[Any]
     assert colours > 3  # what is no edge, and the weights of words
     picture = host(states[2])
     canvas = picture.locator(".panel.picture canvas").last
-    assert canvas.evaluate("each => [each.width > 100, each.getContext('2d').getImageData(2, 2, 1, 1).data[3]]") == [
-        True,
-        255,
-    ]
+    drawn = canvas.evaluate("each => [each.width > 100, each.getContext('2d').getImageData(2, 2, 1, 1).data[3]]")
+    assert drawn == [True, 255]
     selected = host(states[3])
     assert selected.locator("[data-part=map] option").all_inner_texts() == ["encoder.1.self"]
     selected.locator("[aria-label^='Queries'] .unit").first.hover()
@@ -194,11 +206,8 @@ def test_keys_that_are_cut_are_no_shares_and_features_are_averaged() -> None:
     message, _ = read(limelight.widget(one_map(np.full((1, 1, 2), 0.25, np.float32), key=keys.take([0, 2]))))
     assert message["maps"][0]["normalised"] is False
     message, data = read(limelight.widget(one_map(np.array([[[[0.2, 0.4], [0.8, 0.6]]]], np.float32))))
-    assert np.frombuffer(data, "<f4") == pytest.approx([0.3, 0.7]) and message["maps"][0]["weights"]["shape"] == [
-        1,
-        1,
-        2,
-    ]
+    assert np.frombuffer(data, "<f4") == pytest.approx([0.3, 0.7])
+    assert message["maps"][0]["weights"]["shape"] == [1, 1, 2]
     with pytest.raises(KeyError, match=r"encoder\.0\.cross"):
         limelight.widget(one_map(np.ones((1, 1, 1), np.float32)), "decoder.*")
 

@@ -21,10 +21,9 @@ import numpy as np
 
 from benchmarks.encoder import export_encoder
 from benchmarks.encoder_sizes import VOCABULARY, EncoderConfig
-from benchmarks.load.generator import run_load
-from benchmarks.load.plan import Plan, percentile
-from benchmarks.load.processor import cpu_seconds, machine_seconds
+from benchmarks.load import Plan, percentile, run_load
 from benchmarks.process import HEALTH, ServerProcess, cores
+from benchmarks.processor import cpu_seconds, machine_seconds
 from benchmarks.records import ROOT, save
 from benchmarks.serving.inputs import PREDICT
 from benchmarks.serving.runtime_alone import gates, run_rows, session

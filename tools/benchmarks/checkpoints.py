@@ -24,20 +24,23 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import urlsplit
 
 import grpc
+import httpx
 import numpy as np
 from tokenizers import Tokenizer
 
 from benchmarks.demo_calls import ATTEND, PREDICT
-from benchmarks.load.generator import run_clean
-from benchmarks.load.plan import Plan
-from benchmarks.load.processor import resident_bytes
+from benchmarks.load import Plan, run_clean
 from benchmarks.process import Process, ServerProcess, cores, free_port
+from benchmarks.processor import resident_bytes
 from benchmarks.records import ROOT, save
 from benchmarks.serving.runtime_alone import run_raw, ways
 from benchmarks.tables import of_rows
+from limelight.cli.bench import http
+from limelight.cli.bench.load import Load, Recorder, run
+from limelight.cli.bench.protocols import Wires
+from limelight.cli.connection import Connection
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight_export.importing.huggingface.importer import import_checkpoint
 from limelight_export.importing.huggingface.tasks.task import ImportOptions
@@ -79,31 +82,15 @@ def requests(kind: str) -> list[bytes]:
     ]
 
 
-async def _http(url: str, callers: int, seconds: float) -> float:
-    """Give the answers a second of a closed loop over HTTP/1.1 connections that are kept, with the processor time of
-    this process given back.
-    """
-    target, bodies, done = urlsplit(url), [json.dumps({"text": each}).encode() for each in texts()], 0
-    head = f"POST {target.path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
-    end, cpu = time.perf_counter() + seconds, time.process_time()
-
-    async def caller(first: int) -> None:
-        nonlocal done
-        reader, writer = await asyncio.open_connection(target.hostname, target.port)
-        number = first
-        while time.perf_counter() < end:
-            body = bodies[number % len(bodies)]
-            writer.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
-            answered = (await reader.readuntil(b"\r\n\r\n")).lower()
-            if not answered.startswith(b"http/1.1 200"):
-                raise RuntimeError(answered.decode())
-            length = int(answered.partition(b"content-length:")[2].split(b"\r\n")[0])
-            await reader.readexactly(length)
-            number, done = number + 1, done + 1
-        writer.close()
-
-    await asyncio.gather(*(caller(each) for each in range(callers)))
-    return done / (seconds - (time.process_time() - cpu) / cores())
+async def _http(target: str, callers: int, seconds: float) -> float:
+    """Give the answers a second of a closed loop over HTTP, with the processor time of this process given back."""
+    record = Recorder()
+    async with http.Caller(httpx, Connection(target, 60.0, {}), Wires(callers, 1, 60.0)) as caller:
+        posts = [caller.request("POST", "/embed", json.dumps({"text": each}).encode()) for each in texts()]
+        await run(caller.sender(posts), Load(callers, seconds=seconds), record)
+    if record.first_error:
+        raise RuntimeError(record.first_error)
+    return len(record.ends) / (record.seconds - record.processor_seconds / cores())
 
 
 def fastapi(folder: Path, attention: str) -> Process:
@@ -147,7 +134,7 @@ def measure(folder: Path, seconds: float, again: int) -> list[Rate]:
             for attention in ("sdpa", "eager"):
                 peer = stack.enter_context(fastapi(folder, attention))
                 name = f"FastAPI, {attention}"
-                sides[name] = partial(_over_http, f"http://{peer.target}/embed", seconds)
+                sides[name] = partial(_over_http, peer.target, seconds)
                 pids = {**pids, name: peer.pids}
         else:
             print("FastAPI is left out: `make peers` installs it")
@@ -168,8 +155,8 @@ def _limelight(server: ServerProcess, method: str, messages: Sequence[bytes], se
     return run_clean(plan).rate_without_generator(cores())
 
 
-def _over_http(url: str, seconds: float, callers: int) -> float:
-    return asyncio.run(_http(url, callers, seconds))
+def _over_http(target: str, seconds: float, callers: int) -> float:
+    return asyncio.run(_http(target, callers, seconds))
 
 
 def _runtime(graph: Path, folder: Path, seconds: float, callers: int) -> float:

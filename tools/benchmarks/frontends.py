@@ -11,12 +11,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.demo_calls import DEMO, KINDS
+from benchmarks.demo_calls import DEMO, GENERATE, KINDS
 from benchmarks.encoder import make_repository
-from benchmarks.load.generator import run_clean
-from benchmarks.load.plan import OK, Outcome, Plan, percentile
-from benchmarks.load.processor import resident_bytes
+from benchmarks.load import Outcome, Plan, run_clean
 from benchmarks.process import ServerProcess, cores
+from benchmarks.processor import resident_bytes
 from benchmarks.records import ROOT, save
 from benchmarks.serving.inputs import PREDICT_IT, PREDICT_TINY, TINY_LENGTH, rows_of
 from benchmarks.tables import of_rows
@@ -56,7 +55,7 @@ def measure(
         }
         for calls, (method, messages) in loads.items():
             for callers in _CALLERS:
-                plan = Plan("", method, messages, seconds, concurrency=callers)
+                plan = Plan("", method, messages, seconds, concurrency=callers, streams=method == GENERATE)
                 outcomes: dict[int, list[Outcome]] = {count: [] for count in counts}
                 for _ in range(rounds):
                     for count, server in servers.items():
@@ -68,15 +67,14 @@ def measure(
 
 
 def _served(calls: str, callers: int, processes: int, outcomes: Sequence[Outcome], memory: int) -> Served:
-    times = [outcome.latencies[OK] for outcome in outcomes]
     return Served(
         calls=calls,
         callers=callers,
         processes=processes,
         rate=statistics.median(each.rate_without_generator(cores()) for each in outcomes),
-        p50=statistics.median(percentile(each, 0.5) for each in times) * 1e3,
-        p99=statistics.median(percentile(each, 0.99) for each in times) * 1e3,
-        cpu=statistics.median(each.server_cpu / each.done for each in outcomes) * 1e3,
+        p50=statistics.median(each.milliseconds(0.5) for each in outcomes),
+        p99=statistics.median(each.milliseconds(0.99) for each in outcomes),
+        cpu=statistics.median(each.cpu for each in outcomes),
         memory=memory / 2**20,
     )
 

@@ -16,11 +16,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.demo_calls import DEMO, KINDS
-from benchmarks.load.generator import run_clean, run_load
-from benchmarks.load.plan import OK, RESOURCE_EXHAUSTED, Outcome, Plan, percentile
-from benchmarks.load.processor import resident_bytes
+from benchmarks.demo_calls import DEMO, GENERATE, KINDS
+from benchmarks.load import OK, RESOURCE_EXHAUSTED, Outcome, Plan, percentile, run_clean, run_load
 from benchmarks.process import HEALTH, ServerProcess, cores
+from benchmarks.processor import resident_bytes
 from benchmarks.records import place, read, save
 from benchmarks.tables import of_rows
 
@@ -37,7 +36,6 @@ class Overloaded:
 
     capacity and goodput are both with the generator's processor time given back. statuses: share of the calls by gRPC
     status. answered, refused: times until then; refused is RESOURCE_EXHAUSTED. generator: its share of the machine.
-    held: share of the calls that the server's window for requests kept back.
     """
 
     kind: str
@@ -58,7 +56,6 @@ class Overloaded:
     memory_most: float
     generator: float
     lag: float
-    held: float
     others: float
     memory_after: float | None = None
 
@@ -105,10 +102,10 @@ def overload(server: ServerProcess, plan: Plan, kind: str, factor: float, most: 
         prober.start()
         outcome = run_load(replace(plan, rate=factor * most), processes=processes)
         prober.join()
-    total = sum(len(each) for each in outcome.latencies.values()) + outcome.unanswered
+    total = sum(len(each) for each in outcome.latencies.values()) + outcome.unsent
     statuses = {str(status): len(times) / total for status, times in sorted(outcome.latencies.items())}
-    if outcome.unanswered:
-        statuses["none"] = outcome.unanswered / total
+    if outcome.unsent:
+        statuses["none"] = outcome.unsent / total
     answered, refused = (outcome.latencies.get(status, []) for status in (OK, RESOURCE_EXHAUSTED))
     probed = [time for times in found[0].latencies.values() for time in times]
     return Overloaded(
@@ -130,7 +127,6 @@ def overload(server: ServerProcess, plan: Plan, kind: str, factor: float, most: 
         memory_most=memory.most / 2**20,
         generator=outcome.generator_cpu / outcome.seconds / cores(),
         lag=outcome.lag * 1e3,
-        held=outcome.held / total,
         others=outcome.others / outcome.seconds / cores(),
     )
 
@@ -153,6 +149,7 @@ def measure(
         messages = [request(seed) for seed in range(_REQUESTS)]
         with ServerProcess(DEMO) as server:
             plan = Plan(server.target, method, messages, seconds, deadline=DEADLINE, warm=1.0, pids=server.pids)
+            plan = replace(plan, streams=method == GENERATE)
             closed = replace(plan, seconds=min(3.0, seconds))
             for factor in todo:
                 before = capacity(closed)

@@ -14,7 +14,7 @@ from typing import Self
 
 import grpc
 
-from benchmarks.load.processor import family
+from benchmarks.processor import family
 from benchmarks.records import ROOT
 
 _START_SECONDS = 120.0

@@ -1,6 +1,6 @@
 """Markdown tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -32,3 +32,12 @@ def cell(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {cell(each)}" for name, each in value.items())
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def fill(page: str, blocks: Mapping[str, Sequence[str]]) -> str:
+    """Replace the lines between `<!-- NAME -->` and `<!-- end of NAME -->` of a page, for each block."""
+    for name, lines in blocks.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+        before, rest = page.split(begin)
+        page = before + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1]
+    return page

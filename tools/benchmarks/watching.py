@@ -15,8 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from benchmarks.encoder import make_repository
-from benchmarks.load.generator import run_clean
-from benchmarks.load.plan import OK, Outcome, Plan, percentile
+from benchmarks.load import Outcome, Plan, run_clean
 from benchmarks.process import ServerProcess
 from benchmarks.records import ROOT
 from benchmarks.serving.inputs import PREDICT_TINY, TINY_LENGTH, rows_of
@@ -63,13 +62,12 @@ def collector() -> Iterator[str]:
 
 
 def _cost(watching: str, callers: int, outcomes: list[Outcome]) -> Cost:
-    times = [outcome.latencies[OK] for outcome in outcomes]
     return Cost(
         watching=watching,
         callers=callers,
-        cpu=statistics.median(each.server_cpu / each.done for each in outcomes) * 1e3,
-        p50=statistics.median(percentile(each, 0.5) for each in times) * 1e3,
-        p99=statistics.median(percentile(each, 0.99) for each in times) * 1e3,
+        cpu=statistics.median(each.cpu for each in outcomes),
+        p50=statistics.median(each.milliseconds(0.5) for each in outcomes),
+        p99=statistics.median(each.milliseconds(0.99) for each in outcomes),
     )
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/reliability.md from the records of fuzzing and soaking: `python -m hostile.page`."""
+"""Writes the results in docs/reliability.md from the records, each between its marks: `python -m hostile.page`."""
 
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.records import ROOT, read
-from benchmarks.tables import number, table
+from benchmarks.tables import fill, number, table
 from hostile.fuzz.memory import Grown, grown
 from hostile.soak.record import Round, Soak, bad
 
@@ -17,15 +17,18 @@ _MOST_GROWTH = 0.05
 
 
 def page(records: Path = RECORDS) -> str:
-    """Write the page from a folder of records."""
+    """Give the page with the results of a folder of records."""
     soaked = Soak.load(records / "soak.json.xz")
-    parts = [*HEADER.format(**vars(soaked), minutes=soaked.seconds / 60).splitlines(), *summary(soaked), ""]
-    parts += [*soak_limits(soaked), "", "### Over time", "", *lines(soaked), ""]
-    if (file := records / "fuzz.json.xz").exists():
-        parts += [*fuzzed(read(file)), ""]
-    if (file := records / "mixed.json.xz").exists():
-        parts += [*mixed(read(file)), ""]
-    return "\n".join([*parts, BESIDE, ""])
+    blocks = {
+        "soak": [
+            f"{soaked.seconds / 60:.0f} minutes on {soaked.machine}, at commit {soaked.commit}.",
+            *("", *summary(soaked), "", *soak_limits(soaked), "", "### Over time", "", *lines(soaked)),
+        ]
+    }
+    for name, written in (("fuzz", fuzzed), ("mixed", mixed)):
+        if (file := records / f"{name}.json.xz").exists():
+            blocks[name] = written(read(file))
+    return fill(PAGE.read_text(encoding="utf-8"), blocks)
 
 
 def fuzzed(run: Mapping[str, Any]) -> list[str]:
@@ -136,60 +139,17 @@ def _middle(values: list[float]) -> float | None:
     return known[len(known) // 2] if known else None
 
 
-HEADER = """# Reliability
-
-Written by `python -m hostile.page` from `tools/hostile/records`. Do not edit. The commands (`--keep` writes the
-records):
-
-- `python -m hostile.fuzz`: calls that no client sends, built from the protocol's descriptors;
-  `tests/hostile/corpus` holds its findings.
-- `python -m hostile.soak`: load and attacks on one server for hours, memory and descriptors watched.
-- `python -m hostile.mixed`: a million rows, each answer compared with the answer to the row alone.
-- `python -m hostile.stops`: servers that stop and start under load, behind a client that retries.
-
-## A soak of {minutes:.0f} minutes
-
-On {machine}, at commit {commit}. Eight calls at a time, half of them valid ones to the models of the demo and to seven
-small ones, the others from the fuzzer. Beside them run uploads that never end, clients that do not read, half-open
-connections and large invalid requests; every four seconds a model is swapped for its other version. Memory,
-descriptors, threads and gauges are read between rounds, at rest.
+FUZZED = """{calls:,} calls on {machine}, at commit {commit}; seed {seed}, {minutes:.0f} minutes under attack.
+{alone:,} valid calls among them were answered, and answered the same again alone. Health took {health_p50:.1f} ms
+(median) and {health_p99:.1f} ms (p99). Memory at rest: {growth}.
 
 """
 
-FUZZED = """## {calls:,} fuzzed calls
-
-On {machine}, at commit {commit}; seed {seed}, {minutes:.0f} minutes under attack. {alone:,} valid calls among them were
-answered, and answered the same again alone. Health took {health_p50:.1f} ms (median) and {health_p99:.1f} ms (p99).
-Memory at rest: {growth}.
+MIXED = """{rows:,} rows on {machine}, at commit {commit}, in {calls:,} calls. {given_up:,} further calls were given up
+by their callers. The largest difference is {difference:.1e}, in logits and weights; {told_apart:.2%} of the pairs of
+rows differ by more than the tolerance (1e-4).
 
 """
-
-MIXED = """## {rows:,} rows
-
-On {machine}, at commit {commit}: rows of 1 to 64 tokens in {calls:,} calls, without maps and with, each answer compared
-with the answer to the row alone on an idle server. {given_up:,} further calls were given up by their callers. The
-largest difference is {difference:.1e}, in logits and weights; {told_apart:.2%} of the pairs of rows differ by more than
-the tolerance (1e-4).
-
-"""
-
-BESIDE = """## Beside other servers
-
-What their public repositories show; nothing of theirs was run here.
-
-- **Triton.** `qa/L0_http_fuzz` fuzzes the request lines of twenty HTTP addresses; we found no fuzzer of its gRPC.
-  `qa/L0_memory_growth` holds growth under Valgrind's massif below 100 MB with good requests, every night, for about
-  seven hours a week, and for two and a half days in its longest form. `qa/L0_long_running_stress` mixes good sequences,
-  whose results it checks, with clients that crash or time out. `qa/L0_lifecycle` loads and unloads; memory that grows
-  with every load was reported several times (server issues 2023, 3320, 4528, 4764, 4966). Its guide to secure
-  deployment leaves the security of a solution to whoever deploys it, and expects a gateway in front.
-- **Text Embeddings Inference.** Three HTTP tests of the router compare answers with snapshots; `load_tests` are k6
-  scripts. An empty list of texts once made it panic (pull request 138). Growth under load (issue 156) was put down to
-  the allocator and a dependency, and answered by another allocator and by trimming (pull requests 161, 307).
-- **MLServer.** `benchmarking` sends 100,000 requests for throughput. Under load the loop that hands replies out lost
-  track of callers and began again (issues 1312, 1652).
-
-None of the three states a bound on memory, on failures or on answers mixed up that a user could hold it to."""
 
 
 if __name__ == "__main__":

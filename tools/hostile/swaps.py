@@ -22,7 +22,7 @@ import grpc
 import numpy as np
 
 import limelight
-from benchmarks.load.processor import family, own_bytes
+from benchmarks.processor import family, own_bytes
 from limelight.v1 import service_pb2_grpc
 from limelight_service.open_inference import open_inference_pb2 as pb
 from tests.kit import bundles

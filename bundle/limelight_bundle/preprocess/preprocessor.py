@@ -80,7 +80,10 @@ class Preprocessor:
             if labels.kind != grown:
                 known.setdefault(labels.input, []).append(labels)
         tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
-        self._tensors = tuple(tensors.values())
+        self._indexing = tuple(each for each in tensors.values() if each.indexes)
+        inputs = bundle.description.inputs
+        self._tensors_of = {each.name: [one.name for one in each.tensors if one.name != each.name] for each in inputs}
+        self._names = {*self._tensors_of, *tensors}
         self._inputs = {
             each.name: InputSteps(
                 StepContext(
@@ -116,18 +119,14 @@ class Preprocessor:
         return self._merge(prepared, field)
 
     def _check_names(self, instance: Instance, field: Path) -> None:
-        known = set(self._inputs) | {
-            tensor.name for steps in self._inputs.values() for tensor in steps.description.tensors
-        }
         for name in instance:
-            if name not in known:
-                takes = f"{self._expected()}{similar(name, sorted(known))}"
+            if name not in self._names:
+                takes = f"{self._expected()}{similar(name, sorted(self._names))}"
                 raise InputError(input_path(field, name), f"is not an input of the model; the model takes {takes}")
-        for name, steps in self._inputs.items():
-            for tensor in steps.description.tensors:
-                if name in instance and tensor.name in instance and tensor.name != name:
+            for tensor in self._tensors_of.get(name, ()):
+                if tensor in instance:
                     raise InputError(
-                        input_path(field, tensor.name), f"is a tensor of the input {name!r}; send one of the two"
+                        input_path(field, tensor), f"is a tensor of the input {name!r}; send one of the two"
                     )
 
     def _expected(self) -> str:
@@ -150,8 +149,8 @@ class Preprocessor:
                     raise InputError(
                         input_path(field, each.input), f"has {size} for {name} where another input has {sizes[name]}"
                     )
-        _check_indices(tensors, self._tensors, sizes, field)
-        return Row(tensors, sizes, labels, any(each.truncated for each in prepared))
+        _check_indices(tensors, self._indexing, sizes, field)
+        return Row(tensors, sizes, labels, True in [each.truncated for each in prepared])
 
 
 def _lower(own: int, bound: int) -> int:
@@ -163,7 +162,7 @@ def _check_indices(
 ) -> None:
     """Check that indices refer to entries of their own instance."""
     for each in bound:
-        if each.indexes and each.name in tensors:
+        if each.name in tensors:
             array, count = tensors[each.name], sizes.get(each.indexes, 0)
             outside = (array < 0) | (array >= count)
             if outside.any():

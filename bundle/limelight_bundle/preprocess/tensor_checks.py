@@ -42,16 +42,16 @@ def check_tensor(
 
 
 def _check_range(array: Array, description: model_pb2.TensorDescription, field: Path) -> None:
-    if not (description.HasField("minimum") or description.HasField("maximum")):
-        return
-    outside = np.zeros(array.shape, dtype=np.bool_)
     limits = []
     if description.HasField("minimum"):
-        outside |= array < description.minimum
+        outside = array < description.minimum
         limits.append(f"from {description.minimum}")
     if description.HasField("maximum"):
-        outside |= array > description.maximum
+        above = array > description.maximum
+        outside = outside | above if limits else above
         limits.append(f"to {description.maximum}")
+    if not limits:
+        return
     if description.HasField("fill"):
         outside &= array != description.fill
     if outside.any():

@@ -20,13 +20,13 @@ def extra(name: str) -> str:
     return f"in a checkout of Limelight, {_pip('./client', f'.[{name}]')}"
 
 
-def client() -> str:
-    """Return the command that installs the client's command-line dependencies."""
+def client(extra: str = "cli") -> str:
+    """Return the command that installs an extra of the client; by default that of the command line."""
     if checkout := _checkout():
-        return _pip("--editable", f"{checkout / 'client'}[cli]")
+        return _pip("--editable", f"{checkout / 'client'}[{extra}]")
     if _is_installed("limelight-client"):
-        return _pip("limelight-client[cli]")
-    return f"in a checkout of Limelight, {_pip('./client[cli]')}"
+        return _pip(f"limelight-client[{extra}]")
+    return f"in a checkout of Limelight, {_pip(f'./client[{extra}]')}"
 
 
 def _checkout() -> Path | None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from limelight.v1 import values_pb2
 
 # The protocol is little-endian on every machine.
-_DTYPES: dict[int, np.dtype[Any]] = {
+DTYPES: dict[int, np.dtype[Any]] = {
     values_pb2.DATA_TYPE_FLOAT32: np.dtype("<f4"),
     values_pb2.DATA_TYPE_FLOAT16: np.dtype("<f2"),
     values_pb2.DATA_TYPE_FLOAT64: np.dtype("<f8"),
@@ -19,7 +19,7 @@ _DTYPES: dict[int, np.dtype[Any]] = {
     values_pb2.DATA_TYPE_BOOL: np.dtype("?"),
 }
 # In the stubs each enum has its own type; at run time it is int.
-_DATA_TYPES: dict[np.dtype[Any], Any] = {dtype: data_type for data_type, dtype in _DTYPES.items()}
+DATA_TYPES: dict[np.dtype[Any], Any] = {dtype: data_type for data_type, dtype in DTYPES.items()}
 
 
 MOST_AXES = 9
@@ -33,11 +33,11 @@ def to_tensor(array: NDArray[Any]) -> values_pb2.Tensor:
     Raises:
         TypeError: the protocol does not have the element type.
     """
-    data_type = _DATA_TYPES.get(array.dtype.newbyteorder("<"))
+    data_type = DATA_TYPES.get(array.dtype.newbyteorder("<"))
     if data_type is None:
-        known = ", ".join(dtype.name for dtype in _DATA_TYPES)
+        known = ", ".join(dtype.name for dtype in DATA_TYPES)
         raise TypeError(f"a tensor's element type is one of {known}, not {array.dtype}")
-    data = array.astype(_DTYPES[data_type], copy=False).tobytes()
+    data = array.astype(DTYPES[data_type], copy=False).tobytes()
     return values_pb2.Tensor(data_type=data_type, shape=array.shape, data=data)
 
 
@@ -47,7 +47,7 @@ def to_array(tensor: values_pb2.Tensor) -> NDArray[Any]:
     Raises:
         ValueError: the data do not match type and shape.
     """
-    dtype, shape = _DTYPES.get(tensor.data_type), tuple(tensor.shape)
+    dtype, shape = DTYPES.get(tensor.data_type), tuple(tensor.shape)
     if dtype is None:
         raise ValueError(f"a tensor of the unknown element type {int(tensor.data_type)}")
     if len(shape) > MOST_AXES:  # first, as the product of many sizes takes minutes

@@ -20,7 +20,7 @@ class Command:
     function: str = ""
     """`module:function` of a command of this package."""
     extra: str = ""
-    """Extra of the application that installs a command of another package."""
+    """Extra that installs a command: of the application, or of the client where the command is of this package."""
 
 
 KNOWN = {
@@ -41,7 +41,9 @@ KNOWN = {
     "view": Command("Open a page that shows attention.", "limelight.cli.view:view"),
     "headvis": Command("Write a model's heads for HeadVis, a viewer.", "limelight.cli.headvis:headvis"),
     "bench": Command("Measure throughput and latency.", "limelight.cli.bench.command:bench"),
-    "evaluate": Command("Measure what a model's attention is worth.", "limelight.cli.evaluate.command:evaluate"),
+    "evaluate": Command(
+        "Measure what a model's attention is worth.", "limelight.cli.evaluate.command:evaluate", extra="evaluate"
+    ),
     "completion": Command("Print the code for completion in a shell.", "limelight.cli.completion:completion"),
     "mechanisms": Command("List the attention mechanisms of the models.", extra="train"),
 }
@@ -87,5 +89,5 @@ def missing_package_error(name: str, error: ModuleNotFoundError) -> CommandError
     command = KNOWN.get(name)
     if command is None:
         return CommandError(f"'{name}' needs {error.name}, which is not installed")
-    what = installing.extra(command.extra) if command.extra else installing.client()
+    what = installing.client(command.extra or "cli") if command.function else installing.extra(command.extra)
     return CommandError(f"'{name}' needs {error.name}, which is not installed: {what}")

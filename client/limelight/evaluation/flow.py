@@ -1,10 +1,11 @@
 """Rollout and flow of attention through the layers of a stack (Abnar and Zuidema 2020)."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import maximum_flow
 
 _UNIT = 1_000_000  # capacities are whole numbers of millionths
 
@@ -25,7 +26,7 @@ def rollout(layers: Sequence[NDArray[np.floating]]) -> Array:
     return product
 
 
-def flow(layers: Sequence[NDArray[np.floating]], output: int, scipy_sparse: Any, csgraph: Any) -> Array:
+def flow(layers: Sequence[NDArray[np.floating]], output: int) -> Array:
     """Return the largest flow from an entry of the last layer to each entry of the input: [input].
 
     An edge from an entry of a layer to an entry of the layer below carries at most the weight with its residual.
@@ -33,7 +34,6 @@ def flow(layers: Sequence[NDArray[np.floating]], output: int, scipy_sparse: Any,
     Args:
         layers: [entry, entry] each, the first first.
         output: index of the entry in the last layer.
-        scipy_sparse, csgraph: the modules `scipy.sparse` and `scipy.sparse.csgraph`.
     """
     size, count = len(layers[0]), len(layers)
     starts, ends, capacities = [], [], []
@@ -44,7 +44,5 @@ def flow(layers: Sequence[NDArray[np.floating]], output: int, scipy_sparse: Any,
         capacities.append((with_residual(weights)[upper, lower] * _UNIT).astype(np.int32))
     nodes = size * (count + 1)
     edges = np.concatenate(capacities), (np.concatenate(starts), np.concatenate(ends))
-    graph = scipy_sparse.csr_matrix(edges, shape=(nodes, nodes))
-    return np.array(
-        [csgraph.maximum_flow(graph, count * size + output, entry).flow_value / _UNIT for entry in range(size)]
-    )
+    graph = csr_matrix(edges, shape=(nodes, nodes))
+    return np.array([maximum_flow(graph, count * size + output, entry).flow_value / _UNIT for entry in range(size)])

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 RESAMPLES = 1000
 SEED = 0  # of the resamples, so that a report repeats
@@ -11,21 +12,12 @@ SEED = 0  # of the resamples, so that a report repeats
 Floats = NDArray[np.float64]
 
 
-def ranks(values: ArrayLike) -> Floats:
-    """Return the ranks from 1; equal values share the mean of theirs."""
-    _, inverse, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return ((2 * last - counts + 1) / 2)[inverse]
-
-
 def rank_correlation(first: ArrayLike, second: ArrayLike) -> float:
     """Return Spearman's rank correlation, from -1 to 1; NaN if either side is constant or has fewer than two values."""
-    one, other = ranks(first), ranks(second)
-    if len(one) != len(other):
-        raise ValueError(f"{len(one)} values cannot be correlated with {len(other)}")
-    one, other = one - one.mean() if len(one) else one, other - other.mean() if len(other) else other
-    size = float(np.sqrt((one @ one) * (other @ other)))
-    return float(one @ other) / size if size > 0 else float("nan")
+    one, other = stats.rankdata(first), stats.rankdata(second)
+    if len(one) == len(other) and (not len(one) or not np.ptp(one) or not np.ptp(other)):
+        return float("nan")
+    return float(np.corrcoef(one, other)[0, 1])
 
 
 def average_precision(scores: ArrayLike, relevant: ArrayLike) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 Array = NDArray[np.float64]
 
@@ -20,7 +21,7 @@ def normalised_entropy(weights: NDArray[np.floating], present: NDArray[np.bool_]
     some = np.where(present, weights, 0.0).astype(np.float64)
     sums, counts = some.sum(-1, keepdims=True), present.sum(-1)
     shares = np.divide(some, sums, out=np.zeros_like(some), where=sums > 0)
-    entropy = -(shares * np.log(np.where(shares > 0, shares, 1.0))).sum(-1)
+    entropy = special.entr(shares).sum(-1)
     whole = np.log(np.maximum(counts, 2))
     return np.where((counts > 1) & (sums[..., 0] > 0), entropy / whole, np.nan)
 
@@ -34,14 +35,8 @@ def jensen_shannon(first: NDArray[np.floating], second: NDArray[np.floating]) ->
     """Return the Jensen-Shannon divergence of rows in bits (Lin 1991): [..., key] twice to [...], from 0 to 1."""
     one, other = np.asarray(first, np.float64), np.asarray(second, np.float64)
     middle = (one + other) / 2
-    return (_divergence(one, middle) + _divergence(other, middle)) / 2
-
-
-def _divergence(some: Array, reference: Array) -> Array:
-    """Return the Kullback-Leibler divergence of rows in bits; the reference has weight wherever `some` has."""
-    there = some > 0
-    ratio = np.divide(some, reference, out=np.ones_like(some), where=there)
-    return np.asarray((some * np.log2(ratio)).sum(-1))
+    nats = special.rel_entr(one, middle) + special.rel_entr(other, middle)
+    return np.asarray(nats.sum(-1) / (2 * np.log(2)))
 
 
 def permuted(

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from limelight_models.cards.inputs import DType, Fit, Resampling
+
 Task = Literal["classification", "multi_label", "generation", "embedding", "tagging", "regression"]
-DType = Literal["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]
 # `batch*head` is one axis for the heads of every row, in the order of rows.
 MapAxis = Literal["batch", "head", "query", "key", "batch*head"]
 # The label set of a map's query axis where the map has none.
@@ -78,8 +79,8 @@ class Image:
     deviation: Sequence[float] = (1.0, 1.0, 1.0)
     tensor: str = ""
     channels_last: bool = False
-    fit: Literal["stretch", "cover", "contain"] = "stretch"
-    resampling: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
+    fit: Fit = "stretch"
+    resampling: Resampling = "bilinear"
     patches: tuple[int, int] | None = None
     leading: Sequence[str] = ()
     labels: str = "patches"

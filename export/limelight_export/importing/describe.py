@@ -6,18 +6,20 @@ The model is the authority on its shapes: they are observed at several sizes, an
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+from limelight.base.enums import number_of
 from limelight.v1 import model_pb2
 from limelight_bundle.v1 import bundle_pb2
 from limelight_export.errors import ExportError
 from limelight_export.importing import cards
-from limelight_export.importing.inputs import ImportedInput, ModelInput, constant_of, imported_inputs, runs_single_rows
+from limelight_export.importing.inputs import ImportedInput, ModelInput, imported_inputs, runs_single_rows
 from limelight_export.importing.label_sets import label_sets_of
-from limelight_export.importing.maps import ImportedMap, MapSource, imported_map, map_source
+from limelight_export.importing.maps import MapSource, imported_map, map_source
 from limelight_export.importing.observed import Observed, find_observed
 from limelight_export.importing.results import imported_result, raw_output
 from limelight_models.cards.card import Card
 from limelight_models.cards.describe import describe
 from limelight_models.cards.labels import LabelSet
+from limelight_models.cards.maps import Map
 from limelight_models.cards.results import Result, Written
 from limelight_models.cards.taxonomy import Taxonomy
 
@@ -115,7 +117,7 @@ def generating_card(
 
 def _maps(
     card: cards.Card, observed: Mapping[str, Observed], known: Mapping[str, LabelSet]
-) -> tuple[dict[str, ImportedMap], dict[str, MapSource]]:
+) -> tuple[dict[str, Map], dict[str, MapSource]]:
     maps, sources = {}, {}
     for name, stated in card.maps.items():
         tensor = find_observed(observed, stated.output, f"the card's map {name!r}")
@@ -128,7 +130,7 @@ def _described(
     card: cards.Card,
     inputs: Sequence[ImportedInput],
     results: Sequence[Result],
-    maps: Mapping[str, ImportedMap],
+    maps: Mapping[str, Map],
     outputs: Sequence[model_pb2.OutputDescription],
     summary: str,
 ) -> Card:
@@ -154,7 +156,10 @@ def _described(
 def _check_task(card: cards.Card, described: Card) -> None:
     if not card.task:
         return
-    wanted = constant_of(model_pb2.Task, card.task, "the card's task")
+    try:
+        wanted = number_of(model_pb2.Task, card.task, what="the card's task")
+    except ValueError as error:
+        raise ExportError(str(error)) from error
     if described.description.task != wanted:
         found = model_pb2.Task.Name(described.description.task).removeprefix("TASK_").lower()
         raise ExportError(f"the card's task is {card.task!r}, and its first result makes it {found!r}")

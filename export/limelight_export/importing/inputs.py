@@ -2,19 +2,18 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
-from limelight.base.enums import number_of
-from limelight.v1 import model_pb2, values_pb2
+from limelight.v1 import model_pb2
 from limelight_bundle.v1 import bundle_pb2
 from limelight_export.errors import ExportError
 from limelight_export.importing import cards
 from limelight_export.interface import BATCH
-from limelight_models.cards.inputs import Input, TensorSpec, Tokenizer
+from limelight_models.cards.inputs import DType, ImageInput, Input, TensorInput, TensorSpec, Tokenizer
 from limelight_models.cards.labels import LabelSet
 
 # A row has up to so many numbers, an axis that varies up to so many entries, and a picture so many rows and columns.
@@ -42,53 +41,21 @@ class ModelInput:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VaryingTensor(TensorSpec):
-    """A tensor of which each axis has a fixed size, or varies. largest: of axes that vary; absent for no limit."""
-
-    largest: Mapping[str, int]
-    stored: str
-
-    def describe(self) -> model_pb2.TensorDescription:
-        return model_pb2.TensorDescription(
-            name=self.name,
-            data_type=number_of(values_pb2.DataType, self.stored, what="a tensor's dtype"),
-            dimensions=[
-                model_pb2.Dimension(name=name, size=size, maximum=0 if size else self.largest.get(name, 0))
-                for name, size in self.dimensions.items()
-            ],
-            minimum=self.minimum,
-            maximum=self.maximum,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class ImportedInput(Input):
-    """An input, with everything that follows from it stated."""
+    """An input with everything that follows from it stated, and how the model takes its tensors."""
 
     name: str
     summary: str
     kind: model_pb2.InputKind
-    specs: tuple[TensorSpec, ...]
-    made_by: tuple[bundle_pb2.PreprocessingStep, ...] = ()
-    labelled: tuple[LabelSet, ...] = ()
-    read: tuple[Tokenizer, ...] = ()
+    tensors: Sequence[TensorSpec] = ()
+    steps: Sequence[bundle_pb2.PreprocessingStep] = ()
+    label_sets: Sequence[LabelSet] = ()
+    tokenizers: Mapping[str, str] = field(default_factory=dict)
     taken: tuple[ModelInput, ...] = ()
 
     @property
-    def tensors(self) -> Sequence[TensorSpec]:
-        return self.specs
-
-    @property
-    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
-        return self.made_by
-
-    @property
-    def label_sets(self) -> Sequence[LabelSet]:
-        return self.labelled
-
-    @property
     def files(self) -> Mapping[str, str]:
-        return {each.file: each.text for each in self.read}
+        return self.tokenizers
 
 
 def imported_inputs(card: cards.Card) -> list[ImportedInput]:
@@ -120,16 +87,16 @@ def _with_shared_axes(inputs: Sequence[ImportedInput]) -> list[ImportedInput]:
     def owned(each: LabelSet) -> bool:
         return not each.dimension or owners.setdefault((each.name, each.dimension), each.input) == each.input
 
-    return [replace(owner, labelled=tuple(filter(owned, owner.labelled))) for owner in inputs]
+    return [replace(owner, label_sets=tuple(filter(owned, owner.label_sets))) for owner in inputs]
 
 
 def runs_single_rows(card: cards.Card, inputs: Sequence[ImportedInput]) -> bool:
     """Return whether rows run one at a time: by default, if an axis varies without a mask."""
     if card.batch is not None:
         return not card.batch
-    specs = [spec for owner in inputs for spec in owner.specs]
-    masked = {axis for spec in specs if spec.mask for axis in spec.dimensions}
-    return any(not size and axis not in masked for spec in specs for axis, size in spec.dimensions.items())
+    tensors = [each for owner in inputs for each in owner.tensors]
+    masked = {axis for each in tensors if each.mask for axis in each.varying}
+    return any(axis not in masked for each in tensors for axis in each.varying)
 
 
 def _text(name: str, stated: cards.Text, dimension: str) -> ImportedInput:
@@ -139,41 +106,28 @@ def _text(name: str, stated: cards.Text, dimension: str) -> ImportedInput:
     except (OSError, UnicodeDecodeError) as error:
         raise ExportError(f"the tokenizer of the card's input {name!r} cannot be read: {stated.tokenizer}") from error
     tensor, mask = stated.tensor or name, _mask(stated.mask)
-    tokenizer = Tokenizer(text=text, file=f"{name}.tokenizer.json" if dimension != "token" else "tokenizer.json")
+    file = f"{name}.tokenizer.json" if dimension != "token" else "tokenizer.json"
     try:
-        vocabulary = tokenizer.vocabulary
+        ids = Tokenizer(text=text, file=file, first=0).ids(
+            tensor, mask.name if mask else "", {dimension: stated.max_tokens}
+        )
     except Exception as error:  # the library raises its own types
         raise ExportError(
             f"the tokenizer of the card's input {name!r} is no tokenizer.json: {stated.tokenizer}"
         ) from error
-    ids = VaryingTensor(
-        name=tensor,
-        mask=mask.name if mask else "",
-        minimum=0,
-        maximum=vocabulary - 1,
-        dimensions={dimension: 0},
-        largest={dimension: stated.max_tokens},
-        stored="int64",
-    )
-    specs, taken = [ids], [ModelInput(tensor)]
-    if stated.segments:
-        specs.append(replace(ids, name=stated.segments, mask="", maximum=1))
-        taken.append(ModelInput(stated.segments))
+    segments = [replace(ids, name=stated.segments, mask="", maximum=1)] if stated.segments else []
     tokenize = bundle_pb2.Tokenize(
-        tokenizer=tokenizer.file,
-        tensor=tensor,
-        special_tokens=stated.special_tokens,
-        segment_tensor=stated.segments,
+        tokenizer=file, tensor=tensor, special_tokens=stated.special_tokens, segment_tensor=stated.segments
     )
     return ImportedInput(
         name=name,
         summary=stated.summary,
         kind=model_pb2.INPUT_KIND_PAIR if stated.pair else model_pb2.INPUT_KIND_TEXT,
-        specs=tuple(specs),
-        made_by=(bundle_pb2.PreprocessingStep(tokenize=tokenize),),
-        labelled=(LabelSet(name=stated.labels, kind="tokens", input=name, tensor=tensor, dimension=dimension),),
-        read=(tokenizer,),
-        taken=(*taken, *_taken_mask(mask)),
+        tensors=(ids, *segments),
+        steps=(bundle_pb2.PreprocessingStep(tokenize=tokenize),),
+        label_sets=(LabelSet(name=stated.labels, kind="tokens", input=name, tensor=tensor, dimension=dimension),),
+        tokenizers={file: text},
+        taken=(*(ModelInput(each.name) for each in (ids, *segments)), *_taken_mask(mask)),
     )
 
 
@@ -184,49 +138,39 @@ def _image(name: str, stated: cards.Image) -> ImportedInput:
             f"the card's input {name!r} has {channels} means and {len(stated.deviation)} deviations; a picture has 1 "
             "or 3 channels"
         )
-    tensor = stated.tensor or name
-    where = f"the card's input {name!r}"
     for size in (stated.rows, stated.columns, *(stated.patches or ())):
-        check_within(size, 1, _PIXELS, f"a number of rows, columns or patches of {where}")
-    steps = (
-        bundle_pb2.PreprocessingStep(decode_image=bundle_pb2.DecodeImage(channels=channels)),
-        bundle_pb2.PreprocessingStep(
-            resize_image=bundle_pb2.ResizeImage(
-                rows=stated.rows,
-                columns=stated.columns,
-                fit=constant_of(bundle_pb2.Fit, stated.fit, f"the fit of {where}"),
-                resampling=constant_of(bundle_pb2.Resampling, stated.resampling, f"the resampling of {where}"),
-            )
-        ),
-        bundle_pb2.PreprocessingStep(
-            normalise_image=bundle_pb2.NormaliseImage(
-                scale=1 / 255, mean=stated.mean, deviation=stated.deviation, tensor=tensor
-            )
-        ),
-    )
-    sizes = {"channel": channels, "row": stated.rows, "column": stated.columns}
-    cells = () if stated.patches is None else (_cells(name, stated, stated.patches),)
-    return ImportedInput(
+        check_within(size, 1, _PIXELS, f"a number of rows, columns or patches of the card's input {name!r}")
+    picture = ImageInput(
         name=name,
         summary=stated.summary,
-        kind=model_pb2.INPUT_KIND_IMAGE,
-        specs=(VaryingTensor(name=tensor, dimensions=sizes, largest={}, stored="float32"),),
-        made_by=steps,
-        labelled=cells,
-        taken=(ModelInput(tensor, channels_last=stated.channels_last),),
+        rows=stated.rows,
+        columns=stated.columns,
+        mean=stated.mean,
+        deviation=stated.deviation,
+        tensor=stated.tensor or name,
+        fit=stated.fit,
+        resampling=stated.resampling,
     )
+    try:
+        steps = picture.steps
+    except ValueError as error:
+        raise ExportError(f"the card: {error}") from error
+    cells = (
+        (picture.cells(*stated.patches, leading=tuple(stated.leading), name=stated.labels),) if stated.patches else ()
+    )
+    taken = (ModelInput(picture.tensor, channels_last=stated.channels_last),)
+    return _imported(picture, steps=steps, label_sets=cells, taken=taken)
 
 
-def _cells(name: str, stated: cards.Image, patches: tuple[int, int]) -> LabelSet:
-    rows, columns = patches
-    return LabelSet(name=stated.labels, kind="grid", input=name, names=tuple(stated.leading), grid=(rows, columns))
+def _imported(made: ImageInput | TensorInput, **stated: Any) -> ImportedInput:
+    return ImportedInput(name=made.name, summary=made.summary, kind=made.kind, tensors=made.tensors, **stated)
 
 
 def _tensor(name: str, stated: cards.Tensor) -> ImportedInput:
     tensor, mask = stated.tensor or name, _mask(stated.mask)
     where = f"the card's input {name!r}"
-    if stated.dtype not in get_args(cards.DType):
-        raise ExportError(f"{where} holds {stated.dtype}; callers send {', '.join(get_args(cards.DType))}")
+    if stated.dtype not in get_args(DType):
+        raise ExportError(f"{where} holds {stated.dtype}; callers send {', '.join(get_args(DType))}")
     if unknown := sorted(set(stated.largest) - set(stated.axes)):
         raise ExportError(f"{where} has a largest size of {unknown[0]!r}, which is not one of its axes")
     if fixed := [axis for axis in stated.largest if stated.axes[axis]]:
@@ -246,22 +190,20 @@ def _tensor(name: str, stated: cards.Tensor) -> ImportedInput:
         limits, least = np.iinfo(stated.dtype), stated.minimum or 0
         check_within(least, int(limits.min), int(limits.max), f"the minimum of {where}")
         check_within(stated.maximum or 0, least, int(limits.max), f"the maximum of {where}")
-    spec = VaryingTensor(
+    spec = TensorSpec(
         name=tensor,
-        dimensions=stated.axes,
-        largest=stated.largest,
-        stored=stated.dtype,
+        dimensions={**stated.axes, **stated.largest},
+        fixed=frozenset(stated.axes) - set(varying),
+        data_type=stated.dtype,
         mask=mask.name if mask else "",
         minimum=stated.minimum if whole else None,
         maximum=stated.maximum if whole else None,
     )
     kind: Any = "tokens" if whole else "frames"
-    return ImportedInput(
-        name=name,
-        summary=stated.summary,
-        kind=model_pb2.INPUT_KIND_TENSOR,
-        specs=(spec,),
-        labelled=tuple(LabelSet(name=axis, kind=kind, input=name, tensor=tensor, dimension=axis) for axis in varying),
+    sets = (LabelSet(name=axis, kind=kind, input=name, tensor=tensor, dimension=axis) for axis in varying)
+    return _imported(
+        TensorInput(name=name, summary=stated.summary, tensor=spec),
+        label_sets=tuple(sets),
         taken=(ModelInput(tensor), *_taken_mask(mask, tuple(stated.axes.values()))),
     )
 
@@ -283,11 +225,3 @@ def check_within(number: int, least: int, most: int, what: str) -> None:
     """Raise ExportError, which says what a number is, where it is outside of limits."""
     if not least <= number <= most:
         raise ExportError(f"{what} must be from {least} to {most}")
-
-
-def constant_of(enum: Any, name: str, what: str) -> Any:
-    """Return a constant of an enum by its short name. Raises ExportError where there is none."""
-    try:
-        return number_of(enum, name, what=what)
-    except ValueError as error:
-        raise ExportError(str(error)) from error

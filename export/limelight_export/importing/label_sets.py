@@ -27,7 +27,7 @@ def label_sets_of(card: cards.Card, inputs: Sequence[ImportedInput]) -> dict[str
         )
         for name, entries in card.labels.items()
     ]
-    for each in (*(labels for owner in inputs for labels in owner.labelled), *stated):
+    for each in (*(labels for owner in inputs for labels in owner.label_sets), *stated):
         if each.name in found and found[each.name].dimension != each.dimension:
             raise ExportError(f"two label sets of the card are called {each.name!r}")
         found.setdefault(each.name, each)

@@ -4,10 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from limelight.base.enums import number_of
-from limelight.v1 import attention_pb2, model_pb2
-from limelight_bundle.maps import DENSE_AXES
-from limelight_bundle.v1 import bundle_pb2
 from limelight_export.errors import ExportError
 from limelight_export.importing import cards
 from limelight_export.importing.inputs import imported_inputs
@@ -15,6 +11,8 @@ from limelight_export.importing.label_sets import axis_of, find_labels, label_se
 from limelight_export.importing.observed import Observed, listed, shape_at
 from limelight_export.interface import BATCH, AxisSize
 from limelight_models.cards.labels import LabelSet
+from limelight_models.cards.maps import Map
+from limelight_models.weights import Weights
 
 _BATCH_HEAD = "batch*head"
 # Axes of a tensor of so many, where the card states none.
@@ -39,44 +37,6 @@ class MapSource:
     heads: int
 
 
-@dataclass(frozen=True)
-class ImportedMap:
-    """A map [batch, head, query, key] (see `limelight_models.cards.describe.DescribedMap`)."""
-
-    stated: cards.Map
-    heads: int
-    queries: LabelSet
-    keys: LabelSet
-    axes: tuple[bundle_pb2.Axis, ...] = DENSE_AXES
-    edges: tuple[str, str] | None = None
-
-    @property
-    def label_sets(self) -> tuple[LabelSet, ...]:
-        return self.queries, self.keys
-
-    def describe(self, name: str) -> model_pb2.MapDescription:
-        parts = name.split(".")
-        place = next((place for place, part in enumerate(parts) if part.isdigit()), None)
-        kind = self.stated.kind or (
-            "pool" if self.queries.kind == "one" else "self" if self.queries == self.keys else "cross"
-        )
-        described = model_pb2.MapDescription(
-            name=name,
-            stack=".".join(parts[:place]) or name,
-            kind=number_of(attention_pb2.MapKind, kind, what=f"the kind of the map {name}"),
-            normalised=self.stated.normalised,
-            signed=self.stated.signed,
-            heads=self.heads,
-            query_labels=self.queries.name,
-            key_labels=self.keys.name,
-            form=model_pb2.MAP_FORM_DENSE,
-            summary=self.stated.summary,
-        )
-        if place is not None:
-            described.layer = int(parts[place])
-        return described
-
-
 def map_source(name: str, stated: cards.Map, tensor: Observed) -> MapSource:
     """Return where a map comes from. Raises ExportError where its axes are not those of the tensor."""
     where, rank = f"the card's map {name!r}", len(tensor.shapes[0])
@@ -99,7 +59,7 @@ def map_source(name: str, stated: cards.Map, tensor: Observed) -> MapSource:
 
 def imported_map(
     name: str, stated: cards.Map, source: MapSource, tensor: Observed, known: Mapping[str, LabelSet]
-) -> ImportedMap:
+) -> Map:
     """Return a map of a card.
 
     Raises:
@@ -134,7 +94,14 @@ def imported_map(
                 f"{where} has {labels!r} as {axis}, {size_of(wanted)}, and that axis of the output {tensor.name!r} "
                 f"is {size_of(found)}: it has the shape {shape_at(tensor)}"
             )
-    return ImportedMap(stated, heads, chosen["query"], chosen["key"])
+    queries, keys = chosen["query"], chosen["key"]
+    return Map(
+        weights=Weights(heads=heads, normalised=stated.normalised, signed=stated.signed),
+        kind=stated.kind or ("pool" if queries.kind == "one" else "self" if queries == keys else "cross"),
+        queries=queries,
+        keys=keys,
+        summary=stated.summary,
+    )
 
 
 def with_found_maps(card: cards.Card, observed: Mapping[str, Observed]) -> cards.Card:

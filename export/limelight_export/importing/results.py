@@ -1,12 +1,11 @@
 """Results and raw outputs of a card, checked against the tensors that they are read from."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from limelight.v1 import model_pb2, values_pb2
+from limelight.v1 import model_pb2
 from limelight_bundle.wire import data_type_name, data_type_of
 from limelight_export.errors import ExportError
 from limelight_export.importing import cards
@@ -15,28 +14,7 @@ from limelight_export.importing.label_sets import axis_of, find_labels
 from limelight_export.importing.observed import Observed, find_observed, listed, shape_at
 from limelight_export.interface import BATCH, Axes
 from limelight_models.cards.labels import LabelSet
-from limelight_models.cards.results import Boxes, Classes, Numbers, Result
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmbeddingResult(Result):
-    """A vector."""
-
-    name: str
-    vector: model_pb2.OutputDescription
-
-    @property
-    def task(self) -> model_pb2.Task:
-        return model_pb2.TASK_EMBEDDING
-
-    @property
-    def output(self) -> model_pb2.OutputDescription:
-        return self.vector
-
-    def describe(self) -> model_pb2.ResultDescription:
-        return model_pb2.ResultDescription(
-            name=self.name, embedding=model_pb2.EmbeddingDescription(output=self.vector.name)
-        )
+from limelight_models.cards.results import Boxes, Classes, Numbers, Result, Vector
 
 
 def imported_result(
@@ -76,11 +54,7 @@ def imported_result(
         case cards.Embedding():
             size = axes[-1] if len(axes) == 2 and isinstance(axes[-1], int) else 0
             wanted, what = (BATCH, size), "a vector of one size"
-            dimensions = [model_pb2.Dimension(name="feature", size=size)]
-            vector = model_pb2.OutputDescription(
-                name=tensor.name, data_type=values_pb2.DATA_TYPE_FLOAT32, dimensions=dimensions
-            )
-            made = EmbeddingResult(name=name, vector=vector)
+            made = Vector(name=name, vector=tensor.name, size=size, summary="")
         case cards.Boxes():
             queries, grid = (find_labels(known, each, where) for each in (stated.over, stated.grid))
             if not 0 <= stated.threshold <= 1:
@@ -116,7 +90,7 @@ def _check_axes(where: str, what: str, wanted: Axes, tensor: Observed) -> None:
 
 def raw_output(tensor: Observed, inputs: Sequence[ImportedInput]) -> model_pb2.OutputDescription:
     """Describe an output that callers get as a tensor. Raises ExportError where no input decides an axis of it."""
-    varying = {axis for owner in inputs for spec in owner.specs for axis, size in spec.dimensions.items() if not size}
+    varying = {axis for owner in inputs for each in owner.tensors for axis in each.varying}
     axes = _output_axes(tensor)
     for place, axis in enumerate(axes[1:], 1):
         if isinstance(axis, str) and axis not in varying:

@@ -7,17 +7,6 @@ from limelight_models.attention.context import Context
 from limelight_models.attention.errors import ShapeError, require_features
 
 
-def weigh(weights: Tensor, value: Tensor) -> Tensor:
-    """Weighted values before they are merged, z_i = a_i v_i (G eq. 8).
-
-    Shapes: weights [batch, head, query, key] or [batch, head, query, key, feature], value [batch, head, key, d_v]
-        -> [batch, head, query, key, d_v].
-    """
-    if weights.dim() == value.dim():
-        weights = weights.unsqueeze(-1)
-    return weights * value.unsqueeze(-3)
-
-
 def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
     """Context vectors, c = Σ_i a_i v_i (BF eq. 4); feature by feature where weights have that axis (BF eq. 30).
 

@@ -53,19 +53,9 @@ def block(size: int) -> Mask:
     return Mask(lambda i, j: torch.div(i, size, rounding_mode="floor") == torch.div(j, size, rounding_mode="floor"))
 
 
-def strided(stride: int) -> Mask:
-    """Every `stride`-th key, counted from the query (Sparse Transformer)."""
-    return Mask(lambda i, j: torch.remainder(i - j, stride) == 0)
-
-
 def padding(lengths: Tensor) -> Mask:
     """Keys before the end of each instance. Shapes: lengths [batch] -> [batch, 1, 1, key]."""
     return Mask(lambda i, j: j < lengths[:, None, None, None])
-
-
-def query_padding(lengths: Tensor) -> Mask:
-    """Queries before the end of each instance. Shapes: lengths [batch] -> [batch, 1, query, 1]."""
-    return Mask(lambda i, j: i < lengths[:, None, None, None])
 
 
 def valid(keys: Tensor) -> Mask:
@@ -80,8 +70,3 @@ def graph(adjacency: Tensor, *, self_loops: bool = False) -> Mask:
     """
     edges = adjacency.bool().unsqueeze(1)
     return Mask(lambda i, j: edges | (i == j) if self_loops else edges)
-
-
-def as_mask(tensor: Tensor | None) -> Mask:
-    """A mask that was built elsewhere (None: no restriction), ready to be combined."""
-    return everything if tensor is None else Mask(lambda i, j: tensor)

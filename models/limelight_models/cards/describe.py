@@ -1,34 +1,15 @@
 """The one place where a card is made: inputs, results and maps to what export, bundle and docs read."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from limelight.v1 import model_pb2
 from limelight_bundle.v1 import bundle_pb2
 from limelight_models.cards.card import Card
 from limelight_models.cards.inputs import Input, Noise
 from limelight_models.cards.labels import LabelSet
+from limelight_models.cards.maps import Map
 from limelight_models.cards.results import Result
 from limelight_models.cards.taxonomy import Citation, Taxonomy
-
-
-class DescribedMap(Protocol):
-    """A map as a card needs it (`limelight_models.cards.maps.Map`)."""
-
-    @property
-    def axes(self) -> tuple[bundle_pb2.Axis, ...]:
-        """The axes of its tensor, batch or edge first."""
-
-    @property
-    def edges(self) -> tuple[str, str] | None:
-        """The names in `Answer.edges` of each edge's query and key; None for a dense tensor."""
-
-    @property
-    def label_sets(self) -> tuple[LabelSet, ...]:
-        """Label sets of its axes."""
-
-    def describe(self, name: str) -> model_pb2.MapDescription:
-        """As a description has it."""
 
 
 def describe(
@@ -37,7 +18,7 @@ def describe(
     summary: str,
     inputs: Sequence[Input],
     results: Sequence[Result],
-    maps: Mapping[str, DescribedMap],
+    maps: Mapping[str, Map],
     taxonomy: Taxonomy,
     outputs: Sequence[model_pb2.OutputDescription] = (),
     name: str = "",
@@ -106,7 +87,7 @@ def _outputs(results: Sequence[Result]) -> list[model_pb2.OutputDescription]:
     return [output for each in results for output in each.outputs]
 
 
-def label_sets(inputs: Sequence[Input], results: Sequence[Result], maps: Mapping[str, DescribedMap]) -> list[LabelSet]:
+def label_sets(inputs: Sequence[Input], results: Sequence[Result], maps: Mapping[str, Map]) -> list[LabelSet]:
     """Every label set once. Raises: ValueError where two different ones have the same name."""
     found: dict[str, LabelSet] = {}
     of_inputs = [each for owner in inputs for each in owner.label_sets]

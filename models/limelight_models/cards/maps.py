@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
-
-from torch import nn
+from typing import TYPE_CHECKING, Literal, get_args
 
 from limelight.base.enums import number_of
 from limelight.v1 import attention_pb2, model_pb2
 from limelight_bundle.v1 import bundle_pb2
-from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.cards.labels import LabelSet
+from limelight_models.weights import Weights, weights_of
+
+if TYPE_CHECKING:  # cards of ONNX files need no PyTorch
+    from torch import nn
 
 MapKind = Literal["self", "cross", "pool", "co", "memory", "graph"]
 _AXES = (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_HEAD, bundle_pb2.AXIS_QUERY, bundle_pb2.AXIS_KEY)
@@ -60,11 +61,12 @@ class Map:
 
     def describe(self, name: str) -> model_pb2.MapDescription:
         """As a description has it. `encoder.3.self` is in layer 3 of the stack `encoder`."""
-        stack, *rest = name.split(".")
+        parts = name.split(".")
+        place = next((place for place, part in enumerate(parts) if part.isdigit()), 0)
         described = model_pb2.MapDescription(
             name=name,
-            stack=stack,
-            kind=number_of(attention_pb2.MapKind, self.kind, what="the kind of a map"),
+            stack=".".join(parts[:place]) or parts[0],
+            kind=number_of(attention_pb2.MapKind, self.kind, what=f"the kind of the map {name}"),
             normalised=self.weights.normalised and not self.part,
             signed=self.weights.signed,
             heads=self.weights.heads,
@@ -79,8 +81,8 @@ class Map:
             ],
             summary=self.summary,
         )
-        if rest and rest[0].isdigit():
-            described.layer = int(rest[0])
+        if place:
+            described.layer = int(parts[place])
         return described
 
 
@@ -118,12 +120,14 @@ class Attends:
         )
 
 
-def maps_of(module: nn.Module, shown: Mapping[str, Attends]) -> dict[str, Map]:
+def maps_of(module: "nn.Module", shown: Mapping[str, Attends]) -> dict[str, Map]:
     """The maps that a module makes, by name, in the order of its weights.
 
     Of a ModuleList or ModuleDict: the maps of each of its modules, `{}` in names and summaries being its number or key.
     Raises: TypeError where a module makes another number of maps, or does not say; ValueError as `Attends.described`.
     """
+    from torch import nn
+
     several = isinstance(module, nn.ModuleList | nn.ModuleDict)
     found = {}
     for key, part in module.named_children() if several else [("", module)]:
@@ -136,7 +140,7 @@ def maps_of(module: nn.Module, shown: Mapping[str, Attends]) -> dict[str, Map]:
 
 
 def map_of(
-    attention: nn.Module,
+    attention: "nn.Module",
     kind: MapKind,
     *,
     queries: LabelSet,

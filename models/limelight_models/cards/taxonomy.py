@@ -1,10 +1,12 @@
 """A model's place in the taxonomy: its row of the survey's table, and its paper."""
 
+import re
 from dataclasses import asdict, dataclass
 
 from limelight.v1 import model_pb2
 
 Names = str | tuple[str, ...]
+_CITATION = re.compile(r"(.+?) \((\d{4})\): (.+)\. (.+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,15 @@ class Citation:
     title: str
     year: int
     venue: str
+
+    @classmethod
+    def of(cls, text: str) -> "Citation":
+        """Read `Last, Last (2018): A Title. Venue`. Raises: ValueError where a part is missing."""
+        found = _CITATION.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{text!r} is no citation; write `Last, Last (2018): A Title. Venue`")
+        authors, year, title, venue = found.groups()
+        return cls(authors, title, int(year), venue)
 
     def describe(self) -> model_pb2.Citation:
         """As a description has it."""

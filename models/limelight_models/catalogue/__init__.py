@@ -1,1 +1,1 @@
-"""Every mechanism of the surveys: its row, its implementation, how to build, feed and serve it."""
+"""Every mechanism of the surveys: its row, its implementation, how to build, feed and serve it (`testbed`)."""

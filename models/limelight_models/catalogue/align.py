@@ -41,10 +41,10 @@ from limelight_models.attention.score import (
 )
 from limelight_models.catalogue.examples import Inputs, some
 from limelight_models.catalogue.mechanism import FEATURES, HEADS, SMALL, Mechanism, Sizes, call_attention
-from limelight_models.testbed import beside, picture
-from limelight_models.testbed.form import ServedForm, attended
-from limelight_models.testbed.taxonomy import SCALED
-from limelight_models.testbed.text import Scale
+from limelight_models.catalogue.testbed import beside, picture
+from limelight_models.catalogue.testbed.form import ServedForm, attended
+from limelight_models.catalogue.testbed.taxonomy import SCALED
+from limelight_models.catalogue.testbed.text import Scale
 
 COLUMNS = 4  # of the cells of a small picture
 KEEPING = 2.0  # log-odds at which samplers begin: the softmax learns on nearly all words before they choose

@@ -11,11 +11,11 @@ from limelight_models.attention.dimensionality import DirectionalSelfAttention, 
 from limelight_models.attention.score import ScaledDot
 from limelight_models.catalogue.examples import AXES, calling, feature_inputs
 from limelight_models.catalogue.mechanism import Mechanism
-from limelight_models.testbed import sentence_forms as forms
-from limelight_models.testbed.form import attended, read_by
-from limelight_models.testbed.readers import EachToken, Reader
-from limelight_models.testbed.taxonomy import ADDITIVE, SCALED
-from limelight_models.testbed.text import Scale
+from limelight_models.catalogue.testbed import sentence_forms as forms
+from limelight_models.catalogue.testbed.form import attended, read_by
+from limelight_models.catalogue.testbed.readers import EachToken, Reader
+from limelight_models.catalogue.testbed.taxonomy import ADDITIVE, SCALED
+from limelight_models.catalogue.testbed.text import Scale
 
 plain = partial(Mechanism, column="dimensionality")
 

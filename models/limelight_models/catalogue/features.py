@@ -28,9 +28,9 @@ from limelight_models.attention.score import Score
 from limelight_models.catalogue.examples import AXES, Inputs, calling, pair_inputs, some
 from limelight_models.catalogue.mechanism import FEATURES as D
 from limelight_models.catalogue.mechanism import Mechanism, Sizes
-from limelight_models.testbed import aspect_forms
-from limelight_models.testbed import pair_forms as forms
-from limelight_models.testbed.text import Scale
+from limelight_models.catalogue.testbed import aspect_forms
+from limelight_models.catalogue.testbed import pair_forms as forms
+from limelight_models.catalogue.testbed.text import Scale
 
 ROTATORY_AXES = {
     "left": ("batch", "query", None),

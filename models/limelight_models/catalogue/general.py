@@ -11,10 +11,10 @@ from limelight_models.attention.general import FeatureAttention, NadarayaWatson,
 from limelight_models.attention.score import Additive, ScaledDot, SelfAttentive
 from limelight_models.catalogue.mechanism import FEATURES as D
 from limelight_models.catalogue.mechanism import Mechanism, Sizes
-from limelight_models.testbed import sentence_forms as forms
-from limelight_models.testbed.form import attended
-from limelight_models.testbed.taxonomy import ADDITIVE, SCALED
-from limelight_models.testbed.text import Scale
+from limelight_models.catalogue.testbed import sentence_forms as forms
+from limelight_models.catalogue.testbed.form import attended
+from limelight_models.catalogue.testbed.taxonomy import ADDITIVE, SCALED
+from limelight_models.catalogue.testbed.text import Scale
 
 FEATURE_AXES = {"features": ("batch", "key", None), "query": ("batch", "query", None)}
 

@@ -8,10 +8,10 @@ from limelight_models.attention.score import General
 from limelight_models.catalogue.examples import Inputs, Neighbours, calling, some
 from limelight_models.catalogue.mechanism import FEATURES as D
 from limelight_models.catalogue.mechanism import Mechanism, Sizes
-from limelight_models.testbed import aspect_forms, document_forms, letters_forms
-from limelight_models.testbed.document_forms import pool
-from limelight_models.testbed.form import attended
-from limelight_models.testbed.text import Scale
+from limelight_models.catalogue.testbed import aspect_forms, document_forms, letters_forms
+from limelight_models.catalogue.testbed.document_forms import pool
+from limelight_models.catalogue.testbed.form import attended
+from limelight_models.catalogue.testbed.text import Scale
 
 
 def single(s: Scale) -> Attention:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from limelight_models.attention.alignment import Align
 from limelight_models.attention.context import Context
 from limelight_models.attention.scoring import Score
-from limelight_models.testbed.form import Built, ServedForm
-from limelight_models.testbed.text import Scale, Texts
+from limelight_models.catalogue.testbed.form import Built, ServedForm
+from limelight_models.catalogue.testbed.text import Scale, Texts
 
 FEATURES = 6  # size of queries, keys and values in the small instances
 HEADS = 2

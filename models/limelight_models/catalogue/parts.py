@@ -9,9 +9,9 @@ from limelight_models.attention.align import Align
 from limelight_models.attention.score import Score
 from limelight_models.blocks.fixed import Average
 from limelight_models.catalogue.registry import MECHANISMS
-from limelight_models.testbed.form import Built, sentence
-from limelight_models.testbed.readers import Reader, reader
-from limelight_models.testbed.text import Texts
+from limelight_models.catalogue.testbed.form import Built, sentence
+from limelight_models.catalogue.testbed.readers import Reader, reader
+from limelight_models.catalogue.testbed.text import Texts
 
 UNIFORM = "unweighted average"
 

@@ -21,11 +21,11 @@ from limelight_models.attention.score import Dot, PerHead, SelfAttentive
 from limelight_models.catalogue.examples import AXES, Inputs, calling, feature_inputs, question_inputs
 from limelight_models.catalogue.mechanism import FEATURES as D
 from limelight_models.catalogue.mechanism import SMALL, Mechanism, Sizes
-from limelight_models.testbed import beside, pair_forms
-from limelight_models.testbed import sentence_forms as forms
-from limelight_models.testbed.form import read_by
-from limelight_models.testbed.taxonomy import ADDITIVE
-from limelight_models.testbed.text import Scale
+from limelight_models.catalogue.testbed import beside, pair_forms
+from limelight_models.catalogue.testbed import sentence_forms as forms
+from limelight_models.catalogue.testbed.form import read_by
+from limelight_models.catalogue.testbed.taxonomy import ADDITIVE
+from limelight_models.catalogue.testbed.text import Scale
 
 about_features = partial(
     Mechanism, column="queries", make_inputs=feature_inputs, call=calling("features", "mask"), axes=AXES

@@ -8,15 +8,15 @@ from limelight_bundle.values import TensorValue
 from limelight_models.cards.card import Card
 from limelight_models.catalogue.mechanism import Mechanism
 from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.catalogue.testbed.beside import DISTANCES, VARIABLES
+from limelight_models.catalogue.testbed.picture import PICTURE
+from limelight_models.catalogue.testbed.text import Texts
 from limelight_models.data import beside, digits, docstrings, folder, rows, tokenizers
 from limelight_models.data.dataset import DataError, Dataset, classes
 from limelight_models.network import Network
 from limelight_models.recipes.recipe import Blueprint, Recipe
 from limelight_models.recipes.settings import Preset, Settings
 from limelight_models.tasks.classify import Classify
-from limelight_models.testbed.beside import DISTANCES, VARIABLES
-from limelight_models.testbed.picture import PICTURE
-from limelight_models.testbed.text import Texts
 
 TOKENIZER = "tokenizer.json"
 DATA: dict[str, folder.Kind] = {
@@ -55,11 +55,11 @@ def recipe_of(name: str) -> Recipe[MechanismConfig]:
         raise DataError(f"{name!r} is there to train other mechanisms with; it is no model of its own")
     task = mechanism.served.task
     return Recipe(
-        config=MechanismConfig,
+        MechanismConfig,
+        partial(build, mechanism),
+        partial(card, mechanism),
         prepare=partial(prepare, task),
-        network=partial(build, mechanism),
         needs_files=True,
-        card=partial(card, mechanism),
         task=Classify(),
         data=DATA[task],
         presets=PRESETS,

@@ -11,10 +11,10 @@ from limelight_models.attention.representations import MetaEmbedding
 from limelight_models.attention.score import SelfAttentive
 from limelight_models.catalogue.examples import Inputs, Neighbours, some
 from limelight_models.catalogue.mechanism import Mechanism, Sizes
-from limelight_models.testbed import sentence_forms as forms
-from limelight_models.testbed.form import attended
-from limelight_models.testbed.taxonomy import ADDITIVE
-from limelight_models.testbed.text import Scale
+from limelight_models.catalogue.testbed import sentence_forms as forms
+from limelight_models.catalogue.testbed.form import attended
+from limelight_models.catalogue.testbed.taxonomy import ADDITIVE
+from limelight_models.catalogue.testbed.text import Scale
 
 SIZES = (4, 3, 5)
 NAMES = ("large", "small", "characters")

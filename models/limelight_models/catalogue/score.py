@@ -36,9 +36,9 @@ from limelight_models.attention.score import (
     SelfAttentive,
 )
 from limelight_models.catalogue.mechanism import HEADS, Mechanism
-from limelight_models.testbed.form import attended
-from limelight_models.testbed.taxonomy import SOFT
-from limelight_models.testbed.text import Scale
+from limelight_models.catalogue.testbed.form import attended
+from limelight_models.catalogue.testbed.taxonomy import SOFT
+from limelight_models.catalogue.testbed.text import Scale
 
 
 def entry(

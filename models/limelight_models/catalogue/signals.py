@@ -10,11 +10,11 @@ from limelight_models.attention import signals
 from limelight_models.catalogue.examples import Inputs, some
 from limelight_models.catalogue.mechanism import FEATURES as D
 from limelight_models.catalogue.mechanism import HEADS, Axes, Mechanism, Sizes
-from limelight_models.testbed import coverage
-from limelight_models.testbed import sentence_forms as forms
-from limelight_models.testbed.coverage import Signal
-from limelight_models.testbed.form import ServedForm, read_by
-from limelight_models.testbed.queries import Judged
+from limelight_models.catalogue.testbed import coverage
+from limelight_models.catalogue.testbed import sentence_forms as forms
+from limelight_models.catalogue.testbed.coverage import Signal
+from limelight_models.catalogue.testbed.form import ServedForm, read_by
+from limelight_models.catalogue.testbed.queries import Judged
 
 CLASSES = 4
 AXES: dict[str, Axes] = {

@@ -36,14 +36,13 @@ class Example:
     """An instance as a caller would send it, and what is known of it.
 
     label: its class. labels: classes of its parts (tokens, nodes, cells), "" for a part of which none is known.
-    numbers: what a regression is to put out. picture: what is to be drawn. spans: parts of a text that are right
+    picture: what is to be drawn. spans: parts of a text that are right
     answers, each by itself. gold: where to look for each thing. What the task has not is empty.
     """
 
     instance: Instance
     label: str = ""
     labels: tuple[str, ...] = ()
-    numbers: tuple[float, ...] = ()
     picture: Image | None = None
     spans: tuple[Span, ...] = ()
     gold: tuple[Gold, ...] = ()
@@ -108,7 +107,6 @@ def parts(example: Example) -> Iterator[bytes]:
     """Everything an example says, as bytes."""
     yield example.label.encode()
     yield from (label.encode() for label in example.labels)
-    yield from (repr(number).encode() for number in example.numbers)
     if example.picture is not None:
         yield example.picture.data
     yield from (repr(span).encode() for span in example.spans)

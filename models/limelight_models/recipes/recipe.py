@@ -1,11 +1,15 @@
 """The recipe of a model: the parts of training in which models differ, as one record."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from limelight_models.cards.card import Card
-from limelight_models.cards.inputs import Tokenizer
+from limelight_models.cards.describe import describe
+from limelight_models.cards.inputs import Input, Noise, PairInput, TextInput, Tokenizer
+from limelight_models.cards.maps import Map
+from limelight_models.cards.results import Classes, Result
+from limelight_models.cards.taxonomy import Citation, Names, Taxonomy
 from limelight_models.data.dataset import Dataset
 from limelight_models.data.folder import Kind
 from limelight_models.network import Network
@@ -13,6 +17,7 @@ from limelight_models.recipes.settings import Preset
 from limelight_models.tasks.task import Task
 
 C = TypeVar("C")
+TOKENIZER = "tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -23,12 +28,54 @@ class Blueprint(Generic[C]):
     labels: tuple[str, ...]
     files: Mapping[str, str]
 
-    def tokenizer(self, file: str = "tokenizer.json") -> Tokenizer:
+    def tokenizer(self, file: str = TOKENIZER) -> Tokenizer:
         """One of its tokenizers."""
         return Tokenizer(text=self.files[file], file=file)
 
+    def text(self, summary: str) -> TextInput:
+        """A text of at most the config's `max_tokens`."""
+        config: Any = self.config
+        return TextInput(summary=summary, tokenizer=self.tokenizer(), max_tokens=config.max_tokens)
 
-@dataclass(frozen=True, kw_only=True)
+    def pair(self, summary: str) -> PairInput:
+        """Two texts, each of at most the config's `max_tokens`."""
+        config: Any = self.config
+        return PairInput(summary=summary, tokenizer=self.tokenizer(), max_tokens=config.max_tokens)
+
+    def card(
+        self,
+        network: Network,
+        *,
+        title: str,
+        summary: str,
+        inputs: Sequence[Input],
+        maps: Mapping[str, Map],
+        citation: str,
+        taxonomy: Mapping[str, Names],
+        results: Sequence[Result] = (),
+        noise: Sequence[Noise] = (),
+        max_characters: int = 0,
+    ) -> Card:
+        """Describe a network of this blueprint, with the limits that its `config` has.
+
+        citation: as `Citation.of` reads it. results: the classes of the instance where there are no others. taxonomy:
+        columns of `Taxonomy`. max_characters: where the config has none.
+        """
+        return describe(
+            title=title,
+            summary=summary,
+            inputs=inputs,
+            results=results or [Classes(labels=self.labels)],
+            maps=maps,
+            taxonomy=Taxonomy(**taxonomy),
+            citation=Citation.of(citation),
+            noise=noise,
+            config=network.config,
+            max_characters=max_characters,
+        )
+
+
+@dataclass(frozen=True)
 class Recipe(Generic[C]):
     """Construction, training and evaluation of a model.
 
@@ -45,6 +92,7 @@ class Recipe(Generic[C]):
     config: type[C]
     network: Callable[..., Network]
     card: Callable[[Any, Blueprint[C]], Card]
+    _: KW_ONLY
     task: Task
     data: Kind
     prepare: Callable[[Dataset, Preset], Blueprint[C]]

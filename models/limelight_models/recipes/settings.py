@@ -1,7 +1,7 @@
 """Settings of training, and presets: sizes by name, and their changes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
@@ -28,6 +28,9 @@ class Settings:
     supervision: float = 0.0
 
 
+_CHANGES = {each.name for each in fields(Settings)} - {"epochs", "batch_size", "learning_rate", "patience"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Preset:
     """Settings, sizes of the model (fields of its config), and of its vocabulary (0: one token a character)."""
@@ -37,7 +40,15 @@ class Preset:
     vocabulary: int = 0
 
 
+def preset(
+    epochs: int, batch_size: int, learning_rate: float, /, patience: int = 4, *, vocabulary: int = 0, **more: Any
+) -> Preset:
+    """Make a preset. more: of the settings, those that differ from the default; all else are sizes of the model."""
+    changes = {name: more.pop(name) for name in _CHANGES & more.keys()}
+    settings = Settings(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, patience=patience, **changes)
+    return Preset(settings=settings, sizes=more, vocabulary=vocabulary)
+
+
 def tiny(*, vocabulary: int = 0, **sizes: Any) -> Preset:
     """Make the preset `tiny` of a model: of a size with which a run over a few examples takes a moment."""
-    settings = Settings(epochs=3, batch_size=8, learning_rate=0.02)
-    return Preset(settings=settings, sizes=sizes, vocabulary=vocabulary)
+    return preset(3, 8, 0.02, vocabulary=vocabulary, **sizes)

@@ -15,7 +15,7 @@ _RETRY_AFTER = 1.0  # seconds, since nobody knows how long it will take
 
 
 @dataclass(eq=False)
-class _Connection:
+class Connection:
     """The calls of one connection. inside: those that have been admitted and have not ended. waiting: oldest first."""
 
     inside: int = 0
@@ -34,31 +34,34 @@ class ConnectionQueues:
         self._share = share
         self._most = most
         self._observer = observer
-        self._connections: dict[str, _Connection] = {}
+        self._connections: dict[str, Connection] = {}
 
     @property
     def waiting(self) -> int:
         """Number of waiting calls, over all connections."""
         return sum(len(each.waiting) for each in self._connections.values())
 
-    def admitted(self, peer: str) -> "_Admitted":
-        """Wait for a connection's share, and hold a part of it for the length of an `async with` block.
+    def enter(self, peer: str) -> "Connection | None":
+        """Take a part of a connection's share; None where none is left, and `wait` has to.
 
         Args:
             peer: the connection's other end, as gRPC writes it.
+        """
+        connection = self._connections.get(peer)
+        if connection is None:
+            connection = self._connections[peer] = Connection()
+        if connection.inside >= self._share:
+            return None
+        connection.inside += 1
+        return connection
+
+    async def wait(self, peer: str) -> "Connection":
+        """Wait for a part of a connection's share.
 
         Raises:
             QueueFullError: as many calls wait as may.
         """
-        return _Admitted(self, peer)
-
-    async def _enter(self, peer: str) -> _Connection:
-        connection = self._connections.get(peer)
-        if connection is None:
-            connection = self._connections[peer] = _Connection()
-        if connection.inside < self._share:
-            connection.inside += 1
-            return connection
+        connection = self._connections[peer]
         try:
             if self.waiting >= self._most:
                 self._make_room(connection)
@@ -68,21 +71,26 @@ class ConnectionQueues:
             raise
         return connection
 
-    def _leave(self, peer: str, connection: _Connection) -> None:
-        self._pass_on(connection)
-        self._forget(peer, connection)
+    def leave(self, peer: str, connection: "Connection") -> None:
+        """Give back a part of a connection's share."""
+        if connection.waiting:
+            self._pass_on(connection)
+        else:
+            connection.inside -= 1
+            if not connection.inside:
+                self._forget(peer, connection)
 
-    def _forget(self, peer: str, connection: _Connection) -> None:
+    def _forget(self, peer: str, connection: Connection) -> None:
         if not connection.inside:
             self._connections.pop(peer, None)
 
-    def _make_room(self, arriving: _Connection) -> None:
+    def _make_room(self, arriving: Connection) -> None:
         longest = max(self._connections.values(), key=lambda each: len(each.waiting))
         if len(longest.waiting) <= len(arriving.waiting) + 1:
             raise self._full()
         longest.waiting.refuse_newest(self._full())
 
-    def _pass_on(self, connection: _Connection) -> None:
+    def _pass_on(self, connection: Connection) -> None:
         """Give a place to the connection's oldest call that waits."""
         if not connection.waiting.give():
             connection.inside -= 1
@@ -90,20 +98,3 @@ class ConnectionQueues:
     def _full(self) -> QueueFullError:
         self._observer.rejected(Rejection.QUEUE_FULL, 1)
         return QueueFullError(f"{self.waiting} calls wait already; try again later", retry_after=_RETRY_AFTER)
-
-
-class _Admitted:
-    """A call's part of its connection's share. A generator would cost each call ten times as much."""
-
-    __slots__ = ("_connection", "_peer", "_queues")
-
-    def __init__(self, queues: ConnectionQueues, peer: str) -> None:
-        self._queues, self._peer = queues, peer
-        self._connection: _Connection | None = None
-
-    async def __aenter__(self) -> None:
-        self._connection = await self._queues._enter(self._peer)
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._connection is not None
-        self._queues._leave(self._peer, self._connection)

@@ -53,9 +53,10 @@ class DrainGate:
     def leave(self, call: InFlightCall) -> None:
         """A call's answer is sent, or it ended otherwise."""
         self._inside.discard(call)
-        self._awaited.discard(call)
-        if not self._awaited:
-            self._none_awaited.set()
+        if self._finishing:
+            self._awaited.discard(call)
+            if not self._awaited:
+                self._none_awaited.set()
 
     @contextmanager
     def idle(self, call: InFlightCall) -> Iterator[None]:

@@ -57,9 +57,10 @@ class MemoryBudget:
 
         Raises: QueueFullError at once where others hold too much already.
         """
-        fits = self._kept + self._all_transient + count + sum([each.size for each in transient]) <= self.limit
+        wanted = count + sum([each.size for each in transient]) if transient else count
+        fits = self._kept + self._all_transient + wanted <= self.limit
         before = 0 if fits else self.held  # which takes a while
-        taken = Held(self, count, [each for each in transient if each.size] if transient else ())
+        taken = Held(self, count, transient)
         if before and self.held > self.limit:
             taken.release()
             self._observer.rejected(Rejection.QUEUE_FULL, 1)
@@ -81,8 +82,9 @@ class Held:
         self._transient = transient
         budget._kept += kept
         for each in transient:
-            insort(budget._transient, each)
-            budget._all_transient += each.size
+            if each.size:
+                insort(budget._transient, each)
+                budget._all_transient += each.size
 
     def __enter__(self) -> "Held":
         return self
@@ -96,8 +98,9 @@ class Held:
         budget._kept += count - self._kept
         self._kept = count
         for each in self._transient:
-            del budget._transient[bisect_left(budget._transient, each)]
-            budget._all_transient -= each.size
+            if each.size:
+                del budget._transient[bisect_left(budget._transient, each)]
+                budget._all_transient -= each.size
         self._transient = ()
 
     def release(self) -> None:

@@ -23,11 +23,12 @@ _HEADS = 1024  # that are kept of each kind: a few hundred bytes each, and some 
 class Frame:
     """The fields of one message, in the order in which they were put in. size: bytes so far."""
 
-    __slots__ = ("_parts", "size")
+    __slots__ = ("_parts", "_scattered", "size")
 
     def __init__(self, fields: bytes = b"") -> None:
         """Begin with serialised fields."""
         self._parts: list[bytes | Array] = [fields]
+        self._scattered = False  # some array is a slice
         self.size = len(fields)
 
     def put(self, number: int, message: "Frame | bytes") -> None:
@@ -36,6 +37,7 @@ class Frame:
             head = _field_head(number, message.size)
             self._parts.append(head)
             self._parts += message._parts
+            self._scattered |= message._scattered
             self.size += len(head) + message.size
         else:
             head = _field_head(number, len(message))
@@ -45,6 +47,7 @@ class Frame:
     def extend(self, other: "Frame") -> None:
         """Put in further fields of the same message."""
         self._parts += other._parts
+        self._scattered |= other._scattered
         self.size += other.size
 
     def put_tensor(self, number: int, array: Array) -> None:
@@ -54,6 +57,7 @@ class Frame:
             array = array.astype(little)
         head = _tensor_head(number, data_type_of(array), array.shape, array.nbytes)
         self._parts += (head, array)
+        self._scattered |= not array.flags.c_contiguous
         self.size += len(head) + array.nbytes
 
     def put_contents(self, number: int, arrays: Sequence[Array]) -> None:
@@ -61,6 +65,7 @@ class Frame:
         size = sum(each.nbytes for each in arrays)
         head = _field_head(number, size)
         self._parts += (head, *(each for each in arrays if each.nbytes))
+        self._scattered |= not all(each.flags.c_contiguous for each in arrays)
         self.size += len(head) + size
 
     def joined(self) -> bytes:
@@ -68,8 +73,7 @@ class Frame:
 
         An array that is a slice is written into its place, and so is all that is large.
         """
-        scattered = [each for each in self._parts if isinstance(each, np.ndarray) and not each.flags.c_contiguous]
-        if self.size < _LARGE and not scattered:
+        if self.size < _LARGE and not self._scattered:
             return b"".join(self._parts)  # type: ignore[arg-type]  # arrays are buffers
         whole = BytesIO(bytes(self.size))  # whose bytes are handed over as they are, once nobody writes any more
         with whole.getbuffer() as view:

@@ -3,24 +3,53 @@
 import asyncio
 import itertools
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from typing import Any, Generic, TypeVar
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import ExitStack
+from typing import Generic, TypeVar
 
 from limelight_service.engine.jobs import AdmittedCall, Delivered, Job, Outcome
 from limelight_service.engine.model import Model
 from limelight_service.engine.runtime.chunks import ChunkRow
 from limelight_service.engine.runtime.providers import Provider
 from limelight_service.engine.scheduling.workers import Activity, WorkerPool
-from limelight_service.engine.types import Answer, Query, Step, Strategy, WaitEstimate
-from limelight_service.errors import DeadlineError, ModelUnavailableError, WrongModelError
+from limelight_service.engine.types import Answer, Query, WaitEstimate
+from limelight_service.errors import DeadlineError, ModelUnavailableError
 from limelight_service.observability.observer import NullObserver, Observer, Rejection
 from limelight_service.settings import Settings
 
 _Value = TypeVar("_Value")
 _PAUSE = 0.01
 _LATE = "the deadline passed before the answer was there"
+
+
+class Answers(Generic[_Value]):
+    """Collects the values of all rows of a call."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._values: dict[int, _Value] = {}
+        self._future: asyncio.Future[list[_Value]] | None = asyncio.get_running_loop().create_future()
+
+    def receive(self, index: int, outcome: Outcome) -> None:
+        """Take the outcome of row i."""
+        if self._future is None or self._future.done():
+            return
+        if not isinstance(outcome, Delivered):
+            self._future.set_exception(outcome)
+            self._future.exception()  # it counts as seen, though the caller may be gone already
+            return
+        self._values[index] = outcome.value
+        if len(self._values) == self._rows:
+            self._future.set_result([self._values[each] for each in range(self._rows)])
+
+    async def all(self) -> list[_Value]:
+        """Wait for all of them, once. Raises the first failure."""
+        assert self._future is not None
+        try:
+            return await self._future
+        finally:
+            self._future = None  # a failure's traceback holds this frame: no cycle is left to be collected
 
 
 class Engine:
@@ -43,6 +72,8 @@ class Engine:
         self.admitted = 0
         self.chunks_ahead = provider.workers + 1
         self._calls: set[AdmittedCall] = set()
+        self._in_flight: Counter[str] = Counter()  # calls by the name of their model
+        self._observer.watch(self._depths)
 
     async def start(self) -> None:
         """Start the workers."""
@@ -88,6 +119,10 @@ class Engine:
         estimates = {model: self._workers.wait(model) for model in self._workers.busy() if model.chunks is not None}
         return {model: estimate for model, estimate in estimates.items() if estimate.seconds}
 
+    def _depths(self) -> dict[str, tuple[int, int]]:
+        waiting, calls = self._workers.waiting(), dict(self._in_flight)
+        return {name: (waiting.get(name, 0), calls.get(name, 0)) for name in {*waiting, *calls}}
+
     def activity(self) -> Activity:
         """Give the state of the workers now."""
         return self._workers.activity()
@@ -96,9 +131,11 @@ class Engine:
         """Forget a model without callers, after rows of abandoned calls that still run."""
         while not self._workers.forget(model):
             await asyncio.sleep(_PAUSE)
+        if not self._in_flight[model.name]:
+            del self._in_flight[model.name]
 
-    def admit(self, model: Model, call: AdmittedCall) -> "Admission":
-        """Queue all rows of a call, or none. The caller closes the admission when the call ends.
+    def submit(self, model: Model, call: AdmittedCall) -> None:
+        """Queue all rows of a call, or none. `end` is to be called once nobody wants more of it.
 
         Outcomes come through `call.receive(index, outcome)` on the event loop: `Delivered` values, or one error; the
         `DeadlineError` of a deadline that passes is among them. The seeds of the call's query are settled
@@ -109,11 +146,23 @@ class Engine:
             DeadlineError: the deadline has passed already.
             ModelUnavailableError: the engine is stopping.
         """
-        jobs = self._jobs(model, call)
-        self._workers.submit(model, jobs)
+        self._workers.submit(model, self._jobs(model, call))
         self.admitted += 1
-        self._observer.in_flight(model.name, 1)
-        return Admission(self, model, call, jobs, counted=True)
+        self._in_flight[model.name] += 1
+        self._begin(call)
+
+    def sent(self, call: AdmittedCall) -> None:
+        """Count a token that was sent to the reader; a row that paused for its reader may go on."""
+        if call.jobs:
+            self._workers.sent(call)
+
+    def end(self, model: Model, call: AdmittedCall) -> None:
+        """End a call: rows that have not ended are withdrawn. To end it again does nothing."""
+        if call.jobs:
+            self._end(model, call)
+            self._in_flight[model.name] -= 1
+            if call.on_end is not None:
+                call.on_end()
 
     async def answer(self, model: Model, query: Query, finish: Callable[[int, Answer], _Value]) -> list[_Value]:
         """Answer each row of a query, in order. Cancelling the awaiting task cancels the rows.
@@ -122,15 +171,19 @@ class Engine:
             finish: makes the returned value of row i's answer, on the worker that computed it.
 
         Raises:
-            QueueFullError, DeadlineError, ModelUnavailableError: as `admit`.
+            QueueFullError, DeadlineError, ModelUnavailableError: as `submit`.
             InferenceError: the model failed on a row.
             Exception: what `finish` raises.
         """
         if not query.rows:
             return []
         answers = Answers[_Value](len(query.rows))
-        with closing(self.admit(model, AdmittedCall(model.seeded(query), answers.receive, finish))):
+        call = AdmittedCall(model.seeded(query), answers.receive, finish)
+        self.submit(model, call)
+        try:
             return await answers.all()
+        finally:
+            self.end(model, call)
 
     async def chunks(
         self, model: Model, chunks: Iterable[tuple[ChunkRow, Callable[[Answer], _Value]]], deadline: float | None
@@ -150,163 +203,64 @@ class Engine:
             Exception: what the functions raise.
         """
         assert model.chunks is not None
-        ahead: deque[tuple[Answers[_Value], Admission]] = deque()
+        ahead: deque[tuple[Answers[_Value], AdmittedCall]] = deque()
         with self._workers.unfinished(), ExitStack() as under_way:
-            self._observer.in_flight(model.name, 1)
-            under_way.callback(self._observer.in_flight, model.name, -1)
-            under_way.callback(_close, ahead)
+            self._in_flight[model.name] += 1
+            under_way.callback(self._in_flight.subtract, [model.name])
+            under_way.callback(self._end_all, model.chunks, ahead)
             for row, finish in chunks:
                 ahead.append(self._chunk(model.chunks, row, finish, deadline))
                 if len(ahead) > self.chunks_ahead:
-                    yield await _first(ahead)
+                    yield await self._first(model.chunks, ahead)
             while ahead:
-                yield await _first(ahead)
+                yield await self._first(model.chunks, ahead)
 
     def _chunk(
         self, chunks: Model, row: ChunkRow, finish: Callable[[Answer], _Value], deadline: float | None
-    ) -> "tuple[Answers[_Value], Admission]":
+    ) -> tuple[Answers[_Value], AdmittedCall]:
         """Queue a further row of a call that is admitted: a full queue or a stop does not break the call off."""
         query = Query((row,), seeds=(None,), deadline=deadline)
         answers = Answers[_Value](1)
         call = AdmittedCall(query, answers.receive, lambda _, answer: finish(answer))
-        jobs = self._jobs(chunks, call)
-        self._workers.go_on(chunks, jobs)
-        return answers, Admission(self, chunks, call, jobs, counted=False)
+        self._workers.go_on(chunks, self._jobs(chunks, call))
+        self._begin(call)
+        return answers, call
 
-    @contextmanager
-    def generate(
-        self, model: Model, query: Query, tell: Callable[[Step], _Value], finish: Callable[[Answer], _Value]
-    ) -> Iterator[AsyncIterator[_Value]]:
-        """Generate one row for the length of a block: give its tokens as they come, then its whole answer.
+    async def _first(self, chunks: Model, ahead: deque[tuple[Answers[_Value], AdmittedCall]]) -> _Value:
+        """Wait for the first chunk of those under way, and take it out."""
+        answers, call = ahead[0]
+        (value,) = await answers.all()
+        self._end(chunks, call)
+        ahead.popleft()
+        return value
 
-        Asking for the next value says that the one before was sent; a row far ahead of its reader pauses. Beam search
-        has no steps.
+    def _end_all(self, chunks: Model, ahead: deque[tuple[Answers[_Value], AdmittedCall]]) -> None:
+        for _, call in ahead:
+            self._end(chunks, call)
+        ahead.clear()  # as in `Answers.all`
 
-        Args:
-            tell: makes the value of a token, on a worker.
-            finish: makes the value of the answer, on a worker.
-
-        Raises:
-            WrongModelError: the model does not generate.
-            QueueFullError, DeadlineError, ModelUnavailableError: as `admit`.
-        """
-        if not model.generates:
-            raise WrongModelError(f"{model.name} does not generate; Predict and Attend answer for it")
-        if len(query.rows) != 1:
-            raise ValueError("one row at a time is generated step by step")
-        outcomes: asyncio.Queue[Outcome] = asyncio.Queue()
-        call = AdmittedCall(
-            model.seeded(query),
-            receive=lambda _, outcome: outcomes.put_nowait(outcome),
-            finish=lambda _, answer: finish(answer),
-            tell=None if query.generation.strategy is Strategy.BEAM else tell,
-        )
-        with closing(self.admit(model, call)) as admission:
-            yield _values(admission, outcomes)
-
-    def _jobs(self, model: Model, call: AdmittedCall) -> list[Job]:
+    def _jobs(self, model: Model, call: AdmittedCall) -> Sequence[Job]:
         deadline = call.query.deadline
         if deadline is not None and deadline <= time.monotonic():
             self._observer.rejected(Rejection.DEADLINE, len(call.query.rows))
             raise DeadlineError("the deadline passed before the call was admitted")
-        return model.jobs(call, self._tickets, time.monotonic_ns())
+        call.jobs = model.jobs(call, self._tickets, time.monotonic_ns())
+        call.open = len(call.jobs)
+        return call.jobs
 
-
-class Admission:
-    """The time from a call's admission until `close`; then nothing of the call is left in the engine."""
-
-    def __init__(self, engine: Engine, model: Model, call: AdmittedCall, jobs: list[Job], *, counted: bool) -> None:
-        """Made by `Engine.admit`, once the rows are queued.
-
-        Args:
-            counted: the call is one of those in flight, and no further row of one.
-        """
-        self._engine = engine
-        self._model = model
-        self._call: AdmittedCall | None = call
-        self._jobs = jobs
-        self._counted = counted
-        self._timer: asyncio.TimerHandle | None = None
-        engine._calls.add(call)
+    def _begin(self, call: AdmittedCall) -> None:
+        self._calls.add(call)
         if (deadline := call.query.deadline) is not None:
             left = max(0.0, deadline - time.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(left, call.receive, 0, DeadlineError(_LATE))
+            call.timer = asyncio.get_running_loop().call_later(left, call.receive, 0, DeadlineError(_LATE))
 
-    def sent(self) -> None:
-        """Count a token that was sent to the reader; a row that paused for its reader may go on."""
-        if self._call is not None:
-            self._engine._workers.sent(self._call)
-
-    def close(self) -> None:
-        """Withdraw rows that have not ended and cancel the deadline's timer. Closing again does nothing."""
-        if self._call is None:
-            return
-        engine, call, jobs = self._engine, self._call, self._jobs
-        self._call, self._jobs = None, []  # the receiver of outcomes may hold this: no cycle is left to be collected
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _end(self, model: Model, call: AdmittedCall) -> None:
+        """Withdraw rows that have not ended, and leave no cycle: the receiver of outcomes may hold the call."""
+        jobs, call.jobs = call.jobs, ()
+        if call.timer is not None:
+            call.timer.cancel()
+            call.timer = None
         call.abandoned = True
         if call.open:
-            engine._workers.withdraw(self._model, jobs)
-        engine._calls.discard(call)
-        if self._counted:
-            engine._observer.in_flight(self._model.name, -1)
-
-
-async def _values(admission: Admission, outcomes: asyncio.Queue[Outcome]) -> AsyncIterator[Any]:
-    while True:
-        outcome = await outcomes.get()
-        if not isinstance(outcome, Delivered):
-            try:
-                raise outcome
-            finally:
-                del outcome  # as in `Answers.all`
-        yield outcome.value
-        if outcome.last:
-            return
-        admission.sent()
-
-
-class Answers(Generic[_Value]):
-    """Collects the values of all rows of a call."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        self._values: dict[int, _Value] = {}
-        self._future: asyncio.Future[list[_Value]] | None = asyncio.get_running_loop().create_future()
-
-    def receive(self, index: int, outcome: Outcome) -> None:
-        """Take the outcome of row i."""
-        if self._future is None or self._future.done():
-            return
-        if not isinstance(outcome, Delivered):
-            self._future.set_exception(outcome)
-            self._future.exception()  # it counts as seen, though the caller may be gone already
-            return
-        self._values[index] = outcome.value
-        if len(self._values) == self._rows:
-            self._future.set_result([self._values[each] for each in range(self._rows)])
-
-    async def all(self) -> list[_Value]:
-        """Wait for all of them, once. Raises the first failure."""
-        assert self._future is not None
-        try:
-            return await self._future
-        finally:
-            self._future = None  # a failure's traceback holds this frame: no cycle is left to be collected
-
-
-def _close(ahead: deque[tuple[Answers[_Value], Admission]]) -> None:
-    for _, admission in ahead:
-        admission.close()
-    ahead.clear()  # as in `Answers.all`
-
-
-async def _first(ahead: deque[tuple[Answers[_Value], Admission]]) -> _Value:
-    """Wait for the first chunk of those under way, and take it out."""
-    answers, admission = ahead[0]
-    (value,) = await answers.all()
-    admission.close()
-    ahead.popleft()
-    return value
+            self._workers.withdraw(model, jobs)
+        self._calls.discard(call)

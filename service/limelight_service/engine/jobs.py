@@ -1,7 +1,8 @@
 """A row on its way through the engine, and the call that it belongs to."""
 
 import logging
-from collections.abc import Callable, Hashable
+from asyncio import TimerHandle
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,21 +40,23 @@ class AdmittedCall:
         finish: makes the delivered value of row i's answer. tell: the same of a token; None where tokens are not
             delivered one by one. Both run on the worker, so that large arrays end there and nothing is built on the
             loop.
+        on_end: called on the loop once nothing of the call is left in the engine.
         generated: tokens so far, which the worker counts. sent: of those, which the loop counts.
         open: rows that have not ended; the loop counts them.
+        jobs: its rows, while the engine has it. timer: of its deadline.
     """
 
     query: Query
     receive: Callable[[int, Outcome], None]
     finish: Callable[[int, Answer], Any]
     tell: Callable[[Step], Any] | None = None
+    on_end: Callable[[], None] | None = None
     abandoned: bool = False
     generated: int = 0
     sent: int = 0
-    open: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.open = len(self.query.rows)
+    open: int = 0
+    jobs: Sequence["Job"] = field(default=(), repr=False)
+    timer: TimerHandle | None = None
 
     @property
     def unsent(self) -> int:

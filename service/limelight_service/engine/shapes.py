@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from limelight_bundle.rows import BoundTensor, joined_dimensions
 
+_MOST_SHAPES = 1024  # that are kept of a model
+
 
 class Shape(NamedTuple):
     """The shape of a row, or the one that a batch of rows is padded and joined to.
@@ -58,11 +60,18 @@ def shape_of(tensors: Collection[BoundTensor], masks: Collection[str] = ()) -> C
     axes = dict.fromkeys(_varying(each) for each in stacked)
     padded = tuple(names for names in axes if names and names not in packed) or (() if joined or packed else ((),))
 
+    known: dict[tuple[tuple[str, int], ...], Shape] = {}
+
     def shape(sizes: Mapping[str, int]) -> Shape:
-        of_packed = _sizes(sizes, packed)
-        return Shape(
-            _sizes(sizes, padded), sum(sizes.get(name, 0) for name in joined), of_packed, sum(map(prod, of_packed))
-        )
+        key = tuple(sizes.items())
+        found = known.get(key)
+        if found is None:
+            if len(known) >= _MOST_SHAPES:
+                known.clear()
+            of_packed = _sizes(sizes, packed)
+            total = sum(sizes.get(name, 0) for name in joined)
+            found = known[key] = Shape(_sizes(sizes, padded), total, of_packed, sum(map(prod, of_packed)))
+        return found
 
     return shape
 

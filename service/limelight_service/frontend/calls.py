@@ -2,20 +2,22 @@
 
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from limelight_bundle.errors import Path
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Array, Instance
 from limelight_service.attention.plan import AttentionPlan
-from limelight_service.frontend.interventions import Intervention
-from limelight_service.frontend.models import Model
 from limelight_service.frontend.options import CallOptions, Wanted
 from limelight_service.frontend.results import TypedResult
-from limelight_service.frontend.schema import ModelSchema
-from limelight_service.frontend.sizes import RowBounds
 from limelight_service.ipc.boundary import RowResult
 from limelight_service.observability.counters import Snapshot
+
+if TYPE_CHECKING:
+    from limelight_service.frontend.interventions import Intervention
+    from limelight_service.frontend.models import Model
+    from limelight_service.frontend.schema import ModelSchema
+    from limelight_service.frontend.sizes import RowBounds
 
 S = TypeVar("S", bound=Sized)
 
@@ -58,13 +60,13 @@ class InstanceSource(Protocol):
     def path(self, place: int) -> Path:
         """Give the path of an instance in the request."""
 
-    def has_files(self, schema: ModelSchema) -> bool:
+    def has_files(self, schema: "ModelSchema") -> bool:
         """Tell whether some value is an image or a recording, which take a while to decode."""
 
-    def read(self, place: int, schema: ModelSchema) -> Instance:
+    def read(self, place: int, schema: "ModelSchema") -> Instance:
         """Translate one instance. Raises: InputError naming the field."""
 
-    def interventions(self, place: int) -> Sequence[Intervention]:
+    def interventions(self, place: int) -> "Sequence[Intervention]":
         """Translate the interventions of an instance. Raises: InputError naming the field."""
 
     def seed(self, place: int) -> int | None:
@@ -79,10 +81,10 @@ class CallRequest:
     the default. encode_labels: a label set as the protocol sends it.
     """
 
-    model: str | Model
+    model: "str | Model"
     version: int
     instances: InstanceSource
-    encode_labels: Callable[[ModelSchema, Labels], bytes]
+    encode_labels: "Callable[[ModelSchema, Labels], bytes]"
     options: CallOptions = field(default_factory=CallOptions)
 
 
@@ -98,41 +100,36 @@ class PreparedInstance:
     row: Row
     seed: int | None
     labels: Mapping[str, bytes]
-    bounds: RowBounds
+    bounds: "RowBounds"
     nanoseconds: int
-    interventions: Sequence[Intervention] = ()
+    interventions: "Sequence[Intervention]" = ()
     given: int = 0
 
 
-@dataclass(slots=True)
+@dataclass
 class CheckedCall:
     """A call once its model is known, and its options are checked against it.
 
     stream_limit: bytes of a stream's attention; None for other calls. size: bound of the answer's bytes, or of a
-    stream's first message; 0 until the instances are prepared.
+    stream's first message; 0 until the instances are prepared. count: of the instances. plan: None for a prediction
+    alone.
     """
 
-    model: Model
+    model: "Model"
     wanted: Wanted
     request: CallRequest
     stream_limit: int | None = None
     size: int = 0
 
+    def __post_init__(self) -> None:
+        self.schema: ModelSchema = self.model.schema
+        self.plan: AttentionPlan | None = self.wanted.plan
+        self.count = len(self.request.instances)
+
     @property
     def is_large(self) -> bool:
         """True where making the answer would hold up the event loop for some milliseconds."""
-        results = len(self.model.builders) * len(self.request.instances)
-        return self.size + results * _BYTES_OF_RESULT >= _LARGE_ANSWER
-
-    @property
-    def plan(self) -> AttentionPlan | None:
-        """The attention plan; None for a prediction alone."""
-        return self.wanted.plan
-
-    @property
-    def schema(self) -> ModelSchema:
-        """The model's schema."""
-        return self.model.schema
+        return self.size + len(self.model.builders) * self.count * _BYTES_OF_RESULT >= _LARGE_ANSWER
 
 
 @dataclass(frozen=True)

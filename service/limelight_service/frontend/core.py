@@ -8,16 +8,14 @@ import asyncio
 import random
 import sys
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from limelight_service.admission.memory import Held, MemoryBudget, Transient
-from limelight_service.attention.plan import check_instance
-from limelight_service.errors import QueueFullError, WrongModelError
+from limelight_service.errors import WrongModelError
 from limelight_service.frontend import validation
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import (
@@ -25,20 +23,16 @@ from limelight_service.frontend.calls import (
     CallRequest,
     CheckedCall,
     Inference,
-    InstanceSource,
     Prediction,
     PreparedInstance,
     Provenance,
     WholeServer,
 )
-from limelight_service.frontend.interventions import given_bytes, intervened_bytes, with_interventions
-from limelight_service.frontend.lateness import check_in_time
 from limelight_service.frontend.models import Model, Models
-from limelight_service.frontend.options import check_options
+from limelight_service.frontend.preparation import Preparation
 from limelight_service.frontend.preprocessing import PreprocessingPool
 from limelight_service.frontend.results import Answered
 from limelight_service.frontend.signals import AttentionSignals
-from limelight_service.frontend.sizes import Measured, check_computed, check_given
 from limelight_service.ipc.boundary import (
     ChunkResult,
     GenerationBegun,
@@ -47,11 +41,10 @@ from limelight_service.ipc.boundary import (
     RowResult,
     StreamBegun,
     TokenResult,
-    WaitEstimate,
 )
 from limelight_service.ipc.client import as_it_is
 from limelight_service.observability.metrics import Metrics
-from limelight_service.observability.observer import Rejection, Stage
+from limelight_service.observability.observer import Stage
 from limelight_service.observability.statistics import CallTimes, VersionStatistics, by_version
 from limelight_service.observability.traces import Attribute, Trace
 from limelight_service.repository.catalogue import VersionStatus, no_version_in_repository
@@ -61,12 +54,6 @@ from limelight_service.settings import Settings
 T = TypeVar("T")
 S = TypeVar("S", bound=Sized)
 
-# Handing work to a thread costs about as much as tokenizing a paragraph. Below these sizes the event loop does it
-# itself, well within a millisecond; images never, whose bytes do not tell their size.
-_INLINE_REQUEST, _INLINE_TENSORS = 1024, 8192
-_INLINE_MAPS = 256  # of all instances, each of which is measured
-_INLINE_RESULTS = 512  # and label sets, likewise
-_RETRY_AFTER = 1.0
 _SETTLING = 30.0  # seconds until a version that engines have loaded is known here, at most
 _CHUNKS_AHEAD = 8  # chunks of a stream that are computed before their reader takes them, at most about
 _ANSWER_THREADS = 2  # that make large answers, which takes the interpreter more than the cores
@@ -100,16 +87,14 @@ class Core:
         self.models = models
         self._metrics = metrics
         self._memory = memory
-        self._quotas = quotas
-        self._preprocessing = PreprocessingPool(settings.preprocess_count)
+        self._preparation = Preparation(settings, metrics, quotas, memory.limit)
         self._answering = PreprocessingPool(min(settings.preprocess_count, _ANSWER_THREADS), "answer")
-        self._preprocessed: Counter[tuple[str, int]] = Counter()  # rows that threads preprocess, by model
         self.calls = 0  # so far
         self._whole = whole
 
     def close(self) -> None:
         """Preprocess no more, and make no large answers."""
-        self._preprocessing.close()
+        self._preparation.pool.close()
         self._answering.close()
 
     def find(self, name: str, version: int, call: Call) -> Model:
@@ -132,12 +117,10 @@ class Core:
         try:
             if checked.plan is not None:
                 validation.check_sequences(checked.schema, checked.wanted.generation, checked.wanted.attention)
-            before = time.perf_counter_ns()
-            prepared = await self._prepared(checked, call)
-            preprocess = time.perf_counter_ns() - before
+            prepared = await self._preparation.prepared(checked, call)
             held = self._hold(checked, prepared)
             try:
-                prepared = await self._intervened(checked, prepared, call)
+                prepared = await self._preparation.intervened(checked, prepared, call)
                 parts = await self._parts(checked, prepared, encoder, call)
                 before = time.perf_counter_ns()
                 whole = partial(encoder.whole, Inference(checked, [each.encoded for each in parts]))
@@ -152,7 +135,7 @@ class Core:
         held.keep_only(2 * len(data))  # this, and the transport's copy
         call.when_sent(held.release)
         encoding = time.perf_counter_ns() - before + sum([each.nanoseconds for each in parts])
-        self._count_answered(checked, parts, preprocess, encoding, started, call)
+        self._count_answered(checked, parts, call.durations["preprocess"], encoding, started, call)
         if self._signals is not None:
             place = random.randrange(len(prepared))
             one, seed = prepared[place], parts[place].result.seed
@@ -188,12 +171,12 @@ class Core:
         checked.stream_limit = settings.max_stream_bytes or sys.maxsize
         assert checked.plan is not None
         validation.check_by_rows(checked.wanted.attention)
-        prepared = await self._prepared(checked, call)
+        prepared = await self._preparation.prepared(checked, call)
         chunk_bytes = min(settings.chunk_bytes, checked.wanted.limit) - CHUNK_FRAME
         # Chunks that are computed ahead, each as it is computed and as it is sent, and the transport's copy.
         ahead = 2 * (_CHUNKS_AHEAD) * chunk_bytes
         with self._memory.take(2 * checked.size + ahead + max(each.bounds.computing for each in prepared)):
-            for place, one in enumerate(await self._intervened(checked, prepared, call)):
+            for place, one in enumerate(await self._preparation.intervened(checked, prepared, call)):
                 engine = checked.model.engine()
                 async with aclosing(engine.stream(_inference(checked, [one], call), chunk_bytes)) as events:
                     async for event in events:
@@ -216,12 +199,12 @@ class Core:
         checked = await self._checked(request, call, generates=True)
         if checked.plan is not None:
             validation.check_by_tokens(checked.schema, checked.wanted.attention, checked.plan)
-        prepared = await self._prepared(checked, call)
+        prepared = await self._preparation.prepared(checked, call)
         with (
             _failures_counted(self._metrics, checked, started),
             self._memory.take(checked.size + prepared[0].bounds.computing),
         ):
-            (one,) = await self._intervened(checked, prepared, call)
+            (one,) = await self._preparation.intervened(checked, prepared, call)
             engine = checked.model.engine()
             async with aclosing(engine.generate(_inference(checked, [one], call))) as events:
                 async for event in events:
@@ -232,7 +215,7 @@ class Core:
                         yield event
                     else:
                         part = _Part(None, event, 0)
-                        self._count_answered(checked, [part], one.nanoseconds, event.reduce_nanoseconds, started, call)
+                        self._count_answered(checked, [part], one.nanoseconds, 0, started, call)
                         (predicted,) = await self.made(checked, [partial(_predicted, checked, one, event)], call)
                         yield predicted
 
@@ -291,8 +274,7 @@ class Core:
 
     async def on_thread(self, function: Callable[[], T], call: Call) -> T:
         """Run a function on a preprocessing thread. Raises: what it raises; DeadlineError."""
-        (result,) = await self._preprocessing.run(1, lambda _: function(), call.deadline)
-        return result
+        return await self._preparation.on_thread(function, call)
 
     async def made(self, checked: CheckedCall, parts: Sequence[Callable[[], T]], call: Call) -> list[T]:
         """Make the parts of an answer: those of a large one on threads, fairly between calls.
@@ -330,82 +312,12 @@ class Core:
             raise WrongModelError(f"{schema.name} does not generate; Predict and Attend answer for it")
         limit, options = min(self._settings.max_response_bytes, call.limit or sys.maxsize), request.options
         if options.is_large:
-            wanted = await self.on_thread(partial(check_options, schema, options, limit), call)
+            wanted = await self.on_thread(partial(validation.check_options, schema, options, limit), call)
         else:
             wanted = model.check(options, limit)
-        validation.check_count(len(request.instances), self._settings.max_instances)
-        return CheckedCall(model, wanted, request)
-
-    async def _prepared(self, checked: CheckedCall, call: Call) -> Sequence[PreparedInstance]:
-        """Preprocess every instance, and bound the bytes of the answer, or of a stream's largest first message."""
-        instances = checked.request.instances
-        count = call.rows = len(instances)
-        started = time.perf_counter_ns()
-        is_light = _is_light(checked, instances)
-        self._check_in_time(checked.model, count, call, threads=not is_light)
-        call.when_sent(self._quotas.take(call.caller, count))
-
-        if is_light:
-            prepared = [_prepared_one(checked, instances, place) for place in range(count)]
-        else:
-            prepared = await self._prepared_on_threads(checked, count, partial(_prepared_one, checked, instances), call)
-        measure = partial(_measured, checked, prepared, self._memory.limit)
-        checked.size = measure() if is_light else await self.on_thread(measure, call)
-        took = time.perf_counter_ns() - started
-        self.stage(Stage.PREPROCESS, took, call)
-        call.traced("preprocess", took)
-        return prepared
-
-    async def _intervened(
-        self, checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call
-    ) -> Sequence[PreparedInstance]:
-        """Add the tensors of interventions to the rows, once their memory is held: a few bytes can ask for whole maps.
-
-        Raises: InputError naming the field; DeadlineError.
-        """
-        if not checked.request.instances.has_interventions:
-            return prepared
-        schema = checked.schema
-
-        def one(place: int) -> PreparedInstance:
-            each = prepared[place]
-            steps = schema.steps(each.row, checked.wanted.generation)
-            return replace(each, row=with_interventions(each.row, each.interventions, schema, steps, call.deadline))
-
-        return await self._preprocessing.run(len(prepared), one, call.deadline)
-
-    async def _prepared_on_threads(
-        self, checked: CheckedCall, count: int, one: Callable[[int], PreparedInstance], call: Call
-    ) -> list[PreparedInstance]:
-        key = checked.schema.name, checked.schema.version
-        if self._preprocessed.total() + count > self._settings.queue_rows:
-            self._metrics.rejected(Rejection.QUEUE_FULL, count)
-            raise QueueFullError("too many instances wait to be prepared; try again later", retry_after=_RETRY_AFTER)
-        self._preprocessed[key] += count
-        try:
-            return await self._preprocessing.run(count, one, call.deadline)
-        finally:
-            self._preprocessed[key] -= count
-
-    def _check_in_time(self, model: Model, rows: int, call: Call, *, threads: bool) -> None:
-        """Refuse rows that would be late. Where none of their model is under way, the engine's estimate does not count:
-        an old one may be wrong, and only calls tell.
-
-        Args:
-            threads: they are preprocessed on threads.
-        """
-        if call.deadline is None:
-            return
-        engine, name, version = model.engine(), model.schema.name, model.schema.version
-        ahead = self._preprocessed[name, version]
-        is_known = ahead or engine.under_way(name, version)
-        estimate = engine.wait(name, version) if is_known else WaitEstimate()
-        preprocessing = self._preprocessed.total() * self._preprocessing.seconds_each if threads else 0.0
-        try:
-            check_in_time(estimate, rows + ahead, preprocessing, call.deadline)
-        except QueueFullError:
-            self._metrics.rejected(Rejection.OVERLOAD, rows)
-            raise
+        checked = CheckedCall(model, wanted, request)
+        validation.check_count(checked.count, self._settings.max_instances)
+        return checked
 
     def _hold(self, checked: CheckedCall, prepared: Sequence[PreparedInstance]) -> Held:
         """Hold the memory of a call: its answer twice (results, then bytes), and what an engine computes.
@@ -428,9 +340,11 @@ class Core:
         call.durations["compute"] = max([each.compute for each in timings])
         if call.trace is not None:
             _trace_engine(results, call.trace)
+        is_sent = parts[0].encoded is None  # token by token
+        if not is_sent:
             call.traced("encode", encode)
         encode += sum([each.reduce_nanoseconds for each in results])
-        if parts[0].encoded is not None:
+        if not is_sent:
             self.stage(Stage.ENCODE, encode, call)
         if checked.plan is not None:
             self._count_weights(call, *(each for result in results for each in _maps(result)))
@@ -495,68 +409,6 @@ def _failures_counted(metrics: Metrics, checked: CheckedCall, started: int) -> I
         schema = checked.schema
         metrics.statistics.failed(schema.name, schema.version, time.perf_counter_ns() - started)
         raise
-
-
-def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -> PreparedInstance:
-    """Convert and check one instance. Raises: InputError and its kinds."""
-    started = time.perf_counter_ns()
-    wanted, schema, plan = checked.wanted, checked.schema, checked.plan
-    instance = instances.read(place, schema)
-    row = schema.preprocessor.row(instance, field=instances.path(place), truncate=checked.request.options.truncate)
-    if plan is not None:
-        check_instance(plan, row.labels)
-    encode = checked.request.encode_labels
-    labels = {name: encode(schema, row.labels[name]) for name in wanted.labels if name in row.labels}
-    bounds = checked.model.sizes.bounds(row, wanted, streamed=checked.stream_limit is not None)
-    interventions, given = instances.interventions(place) if instances.has_interventions else (), 0
-    if interventions:
-        steps = schema.steps(row, wanted.generation)
-        given = given_bytes(row, interventions, schema, steps)
-        added = intervened_bytes(row, schema, steps)
-        share = bounds.a_worker // max(1, bounds.computing)
-        bounds = replace(bounds, computing=bounds.computing + added, a_worker=bounds.a_worker + added * share)
-    took = time.perf_counter_ns() - started
-    return PreparedInstance(instance, row, instances.seed(place), labels, bounds, took, interventions, given)
-
-
-def _measured(checked: CheckedCall, prepared: Sequence[PreparedInstance], most_held: int) -> int:
-    """Bound the bytes of an answer, or of a stream's largest first message, and of the maps that interventions give.
-
-    Raises: TooLargeError.
-    """
-    sizes, wanted, count = checked.model.sizes, checked.wanted, len(prepared)
-    measured = [
-        Measured(each.row, {name: len(data) for name, data in each.labels.items()}, each.bounds) for each in prepared
-    ]
-    if checked.request.options.is_rectangular:
-        measured = [sizes.widest(measured, wanted)] * count
-    if checked.stream_limit is not None and checked.plan is not None:
-        size = sizes.checked_stream(measured, wanted, checked.plan, checked.stream_limit)
-    else:
-        size = sizes.checked(measured, wanted)
-    if checked.plan is not None or checked.request.instances.has_interventions:
-        largest = max(each.bounds.computing for each in prepared)
-        check_computed(largest, most_held, streamed=checked.stream_limit is not None)
-    if not checked.request.instances.has_interventions:
-        return size
-    given = sum(each.given for each in prepared)
-    check_given(given, most_held)
-    return size + given
-
-
-def _is_light(checked: CheckedCall, instances: InstanceSource) -> bool:
-    """True for instances that are prepared in less time than it takes to hand them to a thread."""
-    attention, plan = checked.wanted.attention, checked.plan
-    maps = 0 if plan is None else len(plan.selected) * len(instances)
-    is_grouped = attention.query_groups or attention.key_groups
-    made = len(checked.model.builders) + len(checked.wanted.labels)
-    if made * len(instances) > _INLINE_RESULTS:
-        return False
-    if maps > _INLINE_MAPS or checked.request.options.is_large or instances.has_interventions or is_grouped:
-        return False
-    if instances.size > _INLINE_TENSORS:
-        return False
-    return instances.has_tensors_only or (instances.size <= _INLINE_REQUEST and not instances.has_files(checked.schema))
 
 
 def _inference(checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call) -> InferenceRequest:

@@ -135,24 +135,25 @@ class RunningCall:
         """Count the call and write its line."""
         self.is_over = True
         call, seconds = self.call, time.monotonic() - self._started
-        self.method.counted.end(code.name, seconds, "" if call.trace is None else call.trace.identity)
+        name = code.name  # a property, which costs two calls
+        self.method.counted.end(name, seconds, "" if call.trace is None else call.trace.identity)
         if call.trace is not None:
             attributes: dict[str, Attribute] = {"limelight.request_id": call.identity}
             if call.model:
                 attributes["limelight.model"] = call.model
                 attributes["limelight.version"] = call.version
                 attributes["limelight.rows"] = call.rows
-            call.trace.end(code.name, attributes)
+            call.trace.end(name, attributes)
         if call.caller.name:
-            self._lifecycle.metrics.token_call(call.caller.name, code.name)
-        self._log(code, seconds)
+            self._lifecycle.metrics.token_call(call.caller.name, name)
+        self._log(name, seconds)
 
     def end_part(self, code: grpc.StatusCode) -> None:
         """Write the line of a part, and release what it held."""
-        self._log(code, time.monotonic() - self._started)
+        self._log(code.name, time.monotonic() - self._started)
         self.call.at_end.close()
 
-    def _log(self, code: grpc.StatusCode, seconds: float) -> None:
+    def _log(self, code: str, seconds: float) -> None:
         call = self.call
         log_request(
             identity=call.identity,
@@ -161,7 +162,7 @@ class RunningCall:
             model=call.model,
             version=call.version,
             rows=call.rows,
-            code=code.name,
+            code=code,
             seconds=seconds,
             durations=call.durations,
         )

@@ -8,10 +8,11 @@ from typing import Any
 
 from limelight_bundle.errors import LimelightError
 from limelight_bundle.preprocess import Bounds
-from limelight_service.frontend.options import CallOptions, Wanted, check_options
+from limelight_service.frontend.options import CallOptions, Wanted
 from limelight_service.frontend.results import ResultBuilder, result_builders
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.frontend.sizes import AnswerSizes
+from limelight_service.frontend.validation import check_options
 from limelight_service.ipc.boundary import ServedModel
 from limelight_service.ipc.client import EngineClient
 from limelight_service.repository.catalogue import Catalogue, State, VersionStatus, everything
@@ -64,6 +65,7 @@ class Models:
         self.catalogue: Catalogue[Model] = Catalogue()
         self.catalogue.is_complete = False
         self._bounds = bounds
+        self._found: dict[_Key, Model] = {}  # by what callers named, until something changes
         self._usage: Usage[Model] = Usage()
         self._tasks: set[asyncio.Task[None]] = set()
         self._followers = [_Follower(self, engine) for engine in engines]
@@ -105,12 +107,16 @@ class Models:
 
         Raises: as `Catalogue.resolve`.
         """
-        model = self.catalogue.resolve(name, version, sees=sees).model
-        assert model is not None
+        model = self._found.get((name, version)) if sees(name) else None
+        if model is None:
+            model = self.catalogue.resolve(name, version, sees=sees).model
+            assert model is not None
+            self._found[name, version] = model
         self._usage.enter(model)
         return model, partial(self._usage.leave, model)
 
     def _note_change(self) -> None:
+        self._found.clear()
         self._changed.set()
         self._changed = asyncio.Event()
 

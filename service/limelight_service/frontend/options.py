@@ -1,15 +1,16 @@
 """The options of a call: as a protocol reads them, and as they are once they are checked against a model."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from limelight_service.attention.options import Options
-from limelight_service.attention.plan import AttentionPlan
-from limelight_service.errors import WrongModelError
-from limelight_service.frontend import validation
-from limelight_service.frontend.schema import ModelSchema
 from limelight_service.ipc.boundary import GenerationSettings
+
+if TYPE_CHECKING:
+    from limelight_service.attention.plan import AttentionPlan
+
+MOST_NAMES = 1_000  # that one list of a request may have
 
 
 @dataclass(frozen=True)
@@ -56,36 +57,9 @@ class Wanted:
     outputs: Sequence[str]
     generation: GenerationSettings
     max_classes: int
-    plan: AttentionPlan | None
+    plan: "AttentionPlan | None"
     attention: Options
     labels: Sequence[str]
     limit: int
     kept_outputs: frozenset[str] = frozenset()
     bounds: dict[Any, Any] = field(default_factory=dict)
-
-
-def check_options(schema: ModelSchema, options: CallOptions, limit: int) -> Wanted:
-    """Check a call's options against a model. limit: bytes of the answer that the server and the protocol allow.
-
-    Raises: InputError naming the option; WrongModelError for options of a model that generates.
-    """
-    generation = GenerationSettings()
-    if not schema.generates and options.generation is not None:
-        raise WrongModelError(f"{schema.name} does not generate, so generation options do not apply to it")
-    if options.generation is not None:
-        generation = options.generation(schema.max_new_tokens)
-    elif schema.generates:
-        generation = replace(generation, max_new_tokens=schema.max_new_tokens)
-    plan = None if options.attention is None else schema.plan(options.attention)
-    validation.check_max_classes(options.max_classes)
-    outputs = validation.output_names(options.outputs, schema.outputs)
-    return Wanted(
-        outputs=outputs,
-        generation=generation,
-        max_classes=options.max_classes,
-        plan=plan,
-        attention=Options() if plan is None else plan.options,
-        labels=schema.label_names(plan, options.label_sets),
-        limit=min(limit, options.limit or limit),
-        kept_outputs=schema.kept_outputs(outputs),
-    )

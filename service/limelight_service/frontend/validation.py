@@ -1,14 +1,42 @@
 """Checks of a request that need no instance: counts, and options that do not go together."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from limelight_bundle.errors import InputError, TooLargeError
 from limelight_service.attention.options import Options
 from limelight_service.attention.plan import AttentionPlan
+from limelight_service.errors import WrongModelError
+from limelight_service.frontend.options import MOST_NAMES, CallOptions, Wanted
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.ipc.boundary import GenerationSettings
 
-MOST_NAMES = 1_000
+
+def check_options(schema: ModelSchema, options: CallOptions, limit: int) -> Wanted:
+    """Check a call's options against a model. limit: bytes of the answer that the server and the protocol allow.
+
+    Raises: InputError naming the option; WrongModelError for options of a model that generates.
+    """
+    generation = GenerationSettings()
+    if not schema.generates and options.generation is not None:
+        raise WrongModelError(f"{schema.name} does not generate, so generation options do not apply to it")
+    if options.generation is not None:
+        generation = options.generation(schema.max_new_tokens)
+    elif schema.generates:
+        generation = replace(generation, max_new_tokens=schema.max_new_tokens)
+    plan = None if options.attention is None else schema.plan(options.attention)
+    check_max_classes(options.max_classes)
+    outputs = output_names(options.outputs, schema.outputs)
+    return Wanted(
+        outputs=outputs,
+        generation=generation,
+        max_classes=options.max_classes,
+        plan=plan,
+        attention=Options() if plan is None else plan.options,
+        labels=schema.label_names(plan, options.label_sets),
+        limit=min(limit, options.limit or limit),
+        kept_outputs=schema.kept_outputs(outputs),
+    )
 
 
 def check_count(count: int, most: int) -> None:

@@ -3,51 +3,29 @@
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from limelight_bundle.descriptions import sequence_description
-from limelight_service.engine.engine import Admission, Engine
+from limelight_service.engine.engine import Engine
 from limelight_service.engine.jobs import AdmittedCall, Outcome
 from limelight_service.engine.map_stream import MapStream
+from limelight_service.engine.model import Model
 from limelight_service.engine.reduction import row_result, token_result
+from limelight_service.engine.types import Answer, Step
 from limelight_service.errors import WrongModelError
-from limelight_service.hosting.hosted import HostedModel
 from limelight_service.hosting.store import ModelStore
 from limelight_service.ipc.boundary import (
     ChunkResult,
     GenerationBegun,
     InferenceRequest,
-    RowResult,
     Strategy,
     StreamBegun,
-    TokenResult,
     WaitEstimate,
 )
 
 T = TypeVar("T")
 Receive = Callable[[int, Outcome], None]
-
-
-@dataclass
-class Submission:
-    """A call that was admitted. begun: of a generation, its first event."""
-
-    call: AdmittedCall
-    begun: GenerationBegun | None
-    _admission: Admission
-    _end: Callable[[], None]
-    _is_open: bool = True
-
-    def sent(self) -> None:
-        """Count a token that was sent to the reader."""
-        self._admission.sent()
-
-    def close(self) -> None:
-        """End the call; what has not ended of it is withdrawn."""
-        if self._is_open:
-            self._is_open = False
-            self._admission.close()
-            self._end()
 
 
 class EngineHost:
@@ -69,52 +47,39 @@ class EngineHost:
         """Estimate it for every version for which a row would have to wait, by `name/version`."""
         return {f"{model.name}/{model.version}": each for model, each in self.engine.waits().items()}
 
-    def answer(self, request: InferenceRequest, make: Callable[[int, RowResult], Any], receive: Receive) -> Submission:
-        """Answer each row; `receive` gets an outcome for each, on the event loop.
+    def submit(
+        self, request: InferenceRequest, make: Callable[[int, Any], Any], receive: Receive, *, by_token: bool = False
+    ) -> "Submission":
+        """Answer each row of a call, or generate its one row token by token.
 
-        Raises: ModelUnavailableError, QueueFullError, DeadlineError.
+        Args:
+            make: makes, on the worker, what is delivered of row i: of its `RowResult`, and of each `TokenResult`.
+            receive: gets an outcome for each of those, on the event loop.
+            by_token: tokens are delivered one by one, and the maps that they brought are not in the whole result. Beam
+                search tells no tokens.
+
+        Raises: ModelUnavailableError, QueueFullError, DeadlineError; WrongModelError for tokens of a model that does
+            not generate.
         """
         hosted = self.store.begin(request.model, request.version)
         try:
-            plan, growing = hosted.plan(request.attention), hosted.growing_labels
-
-            def finish(index: int, answer: Any) -> Any:
-                result = row_result(answer, request.rows[index], plan, outputs=request.outputs, growing=growing)
-                return make(index, result)
-
-            call = AdmittedCall(hosted.model.seeded(hosted.query(request, plan)), receive, finish)
-            return self._admitted(hosted, call, None)
-        except BaseException:
-            self.store.end(hosted)
-            raise
-
-    def generate(
-        self, request: InferenceRequest, make: Callable[[TokenResult | RowResult], Any], receive: Receive
-    ) -> Submission:
-        """Generate one row; `receive` gets an outcome for each token, and one for the whole answer.
-
-        Beam search tells no tokens. Raises: as `answer`; WrongModelError for a model that does not generate.
-        """
-        hosted = self.store.begin(request.model, request.version)
-        try:
-            model, row = hosted.model, request.rows[0]
-            if not model.generates:
+            model, plan, growing = hosted.model, hosted.plan(request.attention), hosted.growing_labels
+            if by_token and not model.generates:
                 raise WrongModelError(f"{model.name} does not generate; Predict and Attend answer for it")
-            plan, growing = hosted.plan(request.attention), hosted.growing_labels
-            beams = request.generation.strategy is Strategy.BEAM
-            told = "" if beams else sequence_description(model.description).label_set
+            tells = by_token and request.generation.strategy is not Strategy.BEAM
+            told = sequence_description(model.description).label_set if tells else ""
 
-            def tell(step: Any) -> Any:
-                return make(token_result(step, row.labels, plan))
+            def finish(index: int, answer: Answer) -> Any:
+                row, outputs = request.rows[index], request.outputs
+                return make(index, row_result(answer, row, plan, outputs=outputs, growing=growing, left_out=told))
 
-            def finish(_: int, answer: Any) -> Any:
-                result = row_result(answer, row, plan, outputs=request.outputs, growing=growing, left_out=told)
-                return make(result)
+            def tell(step: Step) -> Any:
+                return make(0, token_result(step, request.rows[0].labels, plan))
 
             query = model.seeded(hosted.query(request, plan))
-            call = AdmittedCall(query, receive, finish, None if beams else tell)
-            begun = GenerationBegun(query.seeds[0], tuple(model.input_labels(row).values()))
-            return self._admitted(hosted, call, begun)
+            call = AdmittedCall(query, receive, finish, tell if tells else None, partial(self.store.end, hosted))
+            self.engine.submit(model, call)
+            return Submission(self.engine, model, call)
         except BaseException:
             self.store.end(hosted)
             raise
@@ -140,6 +105,24 @@ class EngineHost:
         finally:
             self.store.end(hosted)
 
-    def _admitted(self, hosted: HostedModel, call: AdmittedCall, begun: GenerationBegun | None) -> Submission:
-        admission = self.engine.admit(hosted.model, call)
-        return Submission(call, begun, admission, lambda: self.store.end(hosted))
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A call that an engine has admitted, until it is closed."""
+
+    _engine: Engine
+    _model: Model
+    call: AdmittedCall
+
+    def begun(self) -> GenerationBegun:
+        """Give the first event of a generation."""
+        query = self.call.query
+        return GenerationBegun(query.seeds[0], tuple(self._model.input_labels(query.rows[0]).values()))
+
+    def sent(self) -> None:
+        """Count a token that was sent to the reader."""
+        self._engine.sent(self.call)
+
+    def close(self) -> None:
+        """End the call; what has not ended of it is withdrawn."""
+        self._engine.end(self._model, self.call)

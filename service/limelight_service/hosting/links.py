@@ -15,7 +15,7 @@ from limelight_service.hosting.store import Status
 from limelight_service.ipc import wire
 from limelight_service.ipc.boundary import ChunkResult, InferenceRequest, RowResult, StreamBegun, TokenResult
 from limelight_service.ipc.connection import Connection, Packet
-from limelight_service.ipc.remote import ANSWER, GENERATE
+from limelight_service.ipc.remote import GENERATE, STREAM
 from limelight_service.repository.catalogue import State
 from limelight_service.repository.usage import Releases
 
@@ -148,18 +148,17 @@ class _FrontendLink:
         receive = partial(self._receive_outcome, number)
         try:
             request = wire.request_of(message)
-            if message.mode == ANSWER:
-                make = partial(_packed_row, number)
-                self._calls[number] = self._host.answer(request, make, receive)
-            elif message.mode == GENERATE:
-                submission = self._host.generate(request, partial(_packed_event, number), receive)
-                self._calls[number], self._unread[number] = submission, 0
-                assert submission.begun is not None
-                self.send(wire.pack(wire.Event(number, 0, submission.begun)))
-            else:
+            if message.mode == STREAM:
                 credit = asyncio.Semaphore(_CHUNKS_AHEAD)
                 task = asyncio.create_task(self._stream(number, request, message.chunk_bytes, credit))
                 self._streams[number] = task, credit
+                return
+            by_token = message.mode == GENERATE
+            submission = self._host.submit(request, partial(_packed_row, number), receive, by_token=by_token)
+            self._calls[number] = submission
+            if by_token:
+                self._unread[number] = 0
+                self.send(wire.pack(wire.Event(number, 0, submission.begun())))
         except LimelightError as error:
             self._fail(number, error)
         except Exception:
@@ -233,9 +232,9 @@ def _changed(status: Status) -> wire.ModelChanged:
     return wire.ModelChanged(status.name, status.version, status.state.value, status.reason, served)
 
 
-def _packed_row(number: int, index: int, result: RowResult) -> Packet:
+def _packed_row(number: int, index: int, result: RowResult | TokenResult) -> Packet:
     return wire.pack(wire.Event(number, index, result))
 
 
-def _packed_event(number: int, event: TokenResult | RowResult | StreamBegun | ChunkResult) -> Packet:
+def _packed_event(number: int, event: StreamBegun | ChunkResult) -> Packet:
     return wire.pack(wire.Event(number, 0, event))

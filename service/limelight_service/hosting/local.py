@@ -64,7 +64,7 @@ class LocalEngine:
         """As `EngineClient.answer`."""
         results = Answers[T](len(request.rows))
         key, count = (request.model, request.version), len(request.rows)
-        submission = self._host.answer(request, make, results.receive)
+        submission = self._host.submit(request, make, results.receive)
         self._rows[key] += count
         try:
             return await results.all()
@@ -76,11 +76,12 @@ class LocalEngine:
         """As `EngineClient.generate`."""
         events: asyncio.Queue[Outcome] = asyncio.Queue()
         key = request.model, request.version
-        submission = self._host.generate(request, lambda event: event, lambda _, outcome: events.put_nowait(outcome))
+        submission = self._host.submit(
+            request, lambda _, event: event, lambda _, outcome: events.put_nowait(outcome), by_token=True
+        )
         self._rows[key] += 1
         try:
-            assert submission.begun is not None
-            yield submission.begun
+            yield submission.begun()
             while True:
                 outcome = await events.get()
                 if not isinstance(outcome, Delivered):

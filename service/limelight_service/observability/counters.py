@@ -6,7 +6,7 @@ snapshots only (`limelight_service.observability.exposition`), so that several p
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from time import time
@@ -55,30 +55,30 @@ Snapshot = dict[str, FamilySnapshot]
 
 
 class Number:
-    """A counter or a gauge. Thread-safe.
+    """A counter or a gauge. Its methods are thread-safe; what one thread alone counts is added to `value` for less.
 
     lock: that of its registry.
     """
 
-    __slots__ = ("_lock", "_value")
+    __slots__ = ("_lock", "value")
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock
-        self._value = 0.0
+        self.value = 0.0
 
     def add(self, amount: float = 1) -> None:
         """Add to the value."""
         with self._lock:
-            self._value += amount
+            self.value += amount
 
     def set(self, value: float) -> None:
         """Replace the value."""
         with self._lock:
-            self._value = value
+            self.value = value
 
     def values(self) -> list[float]:
         """Read the value."""
-        return [self._value]
+        return [self.value]
 
 
 class Distribution:
@@ -143,6 +143,13 @@ class Family(Generic[C]):
                 found = self._children.setdefault(tuple(map(str, labels)), self.make())
         return found
 
+    def zero(self) -> None:
+        """Set every gauge to zero."""
+        with self._lock:
+            for child in self._children.values():
+                assert isinstance(child, Number)
+                child.value = 0.0
+
     def remove(self, **labels: str) -> None:
         """Remove every child with these label values; a family without these labels is left alone."""
         if not labels.keys() <= set(self.labels):
@@ -196,12 +203,6 @@ class Registry:
         """Declare a histogram; bounds: upper bounds of its buckets, rising."""
         upper = tuple(float(bound) for bound in bounds)
         return self._add(Family(name, summary, Kind.HISTOGRAM, labels, lambda: Distribution(upper), upper))
-
-    def add(self, changes: Iterable[tuple[Number, float]]) -> None:
-        """Add to several numbers of this registry, at the cost of one."""
-        with self._lock:
-            for number, amount in changes:
-                number._value += amount
 
     def remove(self, **labels: str) -> None:
         """Remove every child of any metric with these label values."""

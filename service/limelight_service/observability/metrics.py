@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from limelight_service.observability.counters import Join, Registry, Snapshot
-from limelight_service.observability.observer import Rejection, Stage
+from limelight_service.observability.observer import Depths, Rejection, Stage
 from limelight_service.observability.statistics import Statistics
 
 SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -35,7 +35,7 @@ CODES = (
 
 
 class MethodMetrics:
-    """The metrics of one gRPC method, their children looked up once."""
+    """The metrics of one gRPC method, their children looked up once. For one event loop."""
 
     def __init__(self, metrics: "Metrics", kind: str, service: str, method: str) -> None:
         labels = (kind, service, method)
@@ -45,11 +45,11 @@ class MethodMetrics:
 
     def begin(self) -> None:
         """Count a call that arrived."""
-        self._started.add()
+        self._started.value += 1
 
     def end(self, code: str, seconds: float, trace: str = "") -> None:
         """Count a call that was answered. code: its name. trace: number of its trace; empty without one."""
-        self._handled[code].add()
+        self._handled[code].value += 1
         self._seconds.observe(seconds, trace)
 
 
@@ -64,6 +64,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.statistics = Statistics()
+        self._depths: list[Depths] = []
         self._registry = own = Registry()
         call = ("grpc_type", "grpc_service", "grpc_method")
         self.started = own.counter("grpc_server_started_total", "Calls that arrived.", call)
@@ -155,13 +156,9 @@ class Metrics:
         self._tokens.child(model, "real").add(real_tokens)
         self._tokens.child(model, "padding").add(padding_tokens)
 
-    def queued(self, model: str, change: int) -> None:
-        """So many rows more, or fewer, wait."""
-        self._queue.child(model).add(change)
-
-    def in_flight(self, model: str, change: int) -> None:
-        """A call began (1) or ended (-1)."""
-        self._in_flight.child(model).add(change)
+    def watch(self, depths: Depths) -> None:
+        """Read the depths of queues with everything else."""
+        self._depths.append(depths)
 
     def rejected(self, reason: Rejection, rows: int) -> None:
         """So many rows will not be answered."""
@@ -263,4 +260,10 @@ class Metrics:
 
     def snapshot(self) -> Snapshot:
         """Read everything, as plain data."""
+        for family in (self._queue, self._in_flight) if self._depths else ():
+            family.zero()
+        for depths in self._depths:
+            for model, (waiting, calls) in depths().items():
+                self._queue.child(model).set(waiting)
+                self._in_flight.child(model).set(calls)
         return self._registry.snapshot()

@@ -1,5 +1,6 @@
 """The interface between the engine and metrics, of which the engine knows nothing."""
 
+from collections.abc import Callable, Mapping
 from copy import copy
 from enum import StrEnum
 from typing import Protocol, Self
@@ -31,6 +32,10 @@ class Rejection(StrEnum):
     QUOTA = "quota"
 
 
+# By model: rows that wait, and calls that have not ended.
+Depths = Callable[[], Mapping[str, tuple[int, int]]]
+
+
 class Observer(Protocol):
     """Receives everything that is worth counting.
 
@@ -44,11 +49,8 @@ class Observer(Protocol):
     def batch(self, model: str, rows: int, real_tokens: int, padding_tokens: int) -> None:
         """A batch of so many rows is about to run; tokens are places of the varying axes, those that only pad apart."""
 
-    def queued(self, model: str, change: int) -> None:
-        """So many rows more (or, negative, fewer) wait in the queue."""
-
-    def in_flight(self, model: str, change: int) -> None:
-        """A call began (1) or ended (-1)."""
+    def watch(self, depths: Depths) -> None:
+        """Ask for the depths of queues whenever they are read."""
 
     def rejected(self, reason: Rejection, rows: int) -> None:
         """So many rows will not be answered."""
@@ -87,10 +89,7 @@ class NullObserver:
     def batch(self, model: str, rows: int, real_tokens: int, padding_tokens: int) -> None:
         """Ignore it."""
 
-    def queued(self, model: str, change: int) -> None:
-        """Ignore it."""
-
-    def in_flight(self, model: str, change: int) -> None:
+    def watch(self, depths: Depths) -> None:
         """Ignore it."""
 
     def rejected(self, reason: Rejection, rows: int) -> None:

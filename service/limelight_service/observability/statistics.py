@@ -62,7 +62,7 @@ class VersionStatistics:
 
 
 class Statistics:
-    """Counts by name and version of a model. Safe to use from several threads."""
+    """Counts by name and version of a model. Counted on one event loop, read from any thread."""
 
     def __init__(self) -> None:
         self._registry = own = Registry()
@@ -86,19 +86,17 @@ class Statistics:
                 self._last.child(*key),
             )
         calls, total, queue, preprocess, compute, encode, last = parts
-        changes: list[tuple[Number, float]] = [
-            (calls, 1),
-            (total, times.total),
-            (queue, times.queue),
-            (preprocess, times.preprocess),
-            (compute, times.compute),
-            (encode, times.encode),
-        ]
+        calls.value += 1
+        total.value += times.total
+        queue.value += times.queue
+        preprocess.value += times.preprocess
+        compute.value += times.compute
+        encode.value += times.encode
         for size, computing in times.rows:
             rows, share = self._sizes.get((model, version, size)) or self._of_size(model, version, size)
-            changes += ((rows, 1), (share, computing / size))  # each row brings its part of the batch
-        self._registry.add(changes)
-        last.set(time.time() * 1000)
+            rows.value += 1
+            share.value += computing / size  # each row brings its part of the batch
+        last.value = time.time() * 1000
 
     def failed(self, model: str, version: int, nanoseconds: int) -> None:
         """A call got an error."""

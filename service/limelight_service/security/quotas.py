@@ -38,12 +38,10 @@ class Quotas:
         self._names: Collection[str] = ()
 
     def take(self, caller: Caller, rows: int) -> Callable[[], None]:
-        """Count rows that begin; what is given back is to be called when they have ended.
+        """Count rows that begin, of a caller with a name; what is given back is to be called when they have ended.
 
         Raises: QuotaError, which says when to try again; TooLargeError where no time would help.
         """
-        if not caller.name:
-            return _nothing
         quota, now = caller.quota, self._clock()
         full = max(1.0, quota.rows_per_second)
         usage = self._usages.get(caller.name)
@@ -94,7 +92,3 @@ class Quotas:
     def _refused(self, rows: int, message: str, retry_after: float) -> QuotaError:
         self._metrics.rejected(Rejection.QUOTA, rows)
         return QuotaError(message, retry_after=retry_after)
-
-
-def _nothing() -> None:
-    """End rows that nobody counts."""

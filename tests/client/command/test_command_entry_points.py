@@ -1,4 +1,4 @@
-"""Commands come from entry points, and are imported when they are called."""
+"""Commands come from entry points, are imported when they are called, and work as pasted where they are printed."""
 
 import re
 import shlex
@@ -14,6 +14,7 @@ import typer
 
 from limelight.base import installing
 from limelight.base.commands import CommandError
+from limelight.base.program import command_line, program
 from limelight.cli import commands
 from tests.client.command.people import Run
 
@@ -47,19 +48,33 @@ def test_a_command_is_added_by_its_entry_point(run: Run, entry_points: dict[str,
 
 
 def test_a_command_that_is_not_installed_says_how_to_install_it(run: Run, entry_points: dict[str, metadata.EntryPoint]):
-    for name, extra in (
-        ("serve", "serve"),
-        ("demo", "serve"),
-        ("train", "train"),
-        ("export", "train"),
-        ("mechanisms", "train"),
-    ):
+    extras = {"serve": "serve", "demo": "serve", "train": "train", "export": "train", "mechanisms": "train"}
+    for name, extra in extras.items():
         line = f"limelight: '{name}' is not installed: {installing.extra(extra)}\n"
         assert run(name) == (1, "", line)
     entry_points["serve"] = metadata.EntryPoint("serve", "missing_runtime:serve", commands.GROUP)
     status, _, errors = run("serve", "--help")
     assert status == 1
     assert errors.startswith("limelight: 'serve' needs missing_runtime, which is not installed: ")
+
+
+@pytest.mark.parametrize(
+    ("missing", "line", "extra"),
+    [
+        ("scipy", ("evaluate", "tiny", "--data", "x"), "evaluate"),
+        ("httpx", ("bench", "tiny", "--protocol", "http"), "bench"),
+    ],
+)
+def test_what_a_command_needs_beside_the_client_is_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch, missing: str, line: tuple[str, ...], extra: str
+):
+    for name in [each for each in sys.modules if each.startswith("limelight.cli.evaluate") or each == missing]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in [each for each in sys.modules if each.startswith("limelight.evaluation")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    status, _, errors = run(*line)
+    assert status == 1 and f"needs {missing}" in errors and f"client[{extra}]" in errors
 
 
 def test_what_is_missing_is_installed_into_the_environment_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -115,7 +130,7 @@ sys.exit(f"imported {heavy}" if heavy else status)
 
 def test_known_commands_lead_somewhere():
     for name, command in commands.KNOWN.items():
-        assert bool(command.function) != bool(command.extra), name
+        assert command.function or command.extra, name
         if command.function:
             assert callable(commands.load(name))
 
@@ -142,3 +157,23 @@ def test_the_version_is_that_of_the_distribution(run: Run):
     status, output, _ = run("--version")
     assert status == 0
     assert re.fullmatch(r"limelight \d+\.\d+\.\d+.*\n", output)
+
+
+def test_a_program_on_the_path_is_its_name_and_another_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "my bin"
+    folder.mkdir()
+    path = folder / "limelight"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert command_line("export", Path("a run"), "--version", 0) == "'my bin/limelight' export 'a run' --version 0"
+    monkeypatch.chdir("/")
+    assert program() == f"'{path.relative_to('/')}'"
+    monkeypatch.setenv("PATH", str(folder))
+    assert program() == "limelight"
+    monkeypatch.setattr(sys, "argv", ["/some/where/pytest"])
+    assert program() == "limelight"

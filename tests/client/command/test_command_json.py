@@ -39,6 +39,7 @@ def test_json_carries_seed_results_grid_and_other_sequences(run: Run, picture: P
     assert document["prediction"]["results"]["words"]["sequences"][1]["text"] == best[1].text
     patches = json.loads(run("attend", "glance", picture, "--json")[1])["prediction"]["label_sets"]["patches"]
     assert patches["grid"]["region"] == {"left": 0, "top": 0, "right": 8, "bottom": 8}
+    assert run("predict", "asked", picture, "is it?", "--json")[1].startswith("{"), "and nothing else"
     results = json.loads(run("predict", "report", TEXT, "--json", "--seed", "4")[1])["results"]
     kinds = {"words": "tagging", "size": "regression", "place": "spans", "vector": "embedding"}
     assert {name: each["kind"] for name, each in results.items()} == kinds

@@ -83,7 +83,7 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_closed_streams_are_as_if_nobody_listened(server: Forwarder):
-    for command in ("models >&-", "attend tiny x >&-", "models <&- >&- 2>&-", "models 2>&-"):
+    for command in ("attend tiny x >&-", "models <&- >&- 2>&-"):
         done = shell(f"limelight {command}")
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), (command, done.stderr)
     done = shell("limelight predict tiny - <&-")
@@ -115,11 +115,7 @@ def test_bytes_that_are_not_utf8_are_refused_by_field_and_place(run: Run, server
         ("attend", "tiny", "a", "--group", "\udcff=0:1"): ".*key_groups.*: character 0 .*",
         ("generate", "echo", "a", "--stop", "\udcff"): "stop.0.: character 0 .*",
         ("models", "--target", "\udcff"): "target: character 0 .*",
-        (
-            "predict",
-            "tiny",
-            f"@{tmp_path}/a",
-        ): r'instances\[0\].inputs\["text"\]: byte 2 of .*/a \(0xe4\) is not UTF-8',
+        ("predict", "tiny", f"@{tmp_path}/a"): r'instances\[0\].inputs\["text"\]: byte 2 of .*/a \(0xe4\) is not UTF-8',
         ("models", "--token-file", f"{tmp_path}/a"): "token: byte 2 of .*",
     }.items():
         status, _, errors = run(*words)

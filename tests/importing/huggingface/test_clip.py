@@ -18,7 +18,7 @@ import limelight
 from limelight_bundle.values import Image, Text
 from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.architectures import ARCHITECTURES
-from limelight_export.importing.huggingface.architectures.clip import TwoTowerArchitecture
+from limelight_export.importing.huggingface.architectures.pictures import TwoTowerArchitecture
 from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
 from limelight_export.importing.huggingface.tasks.task import ImportOptions
 from tests.importing.huggingface.checkpoints import change_config, write_json

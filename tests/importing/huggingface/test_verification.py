@@ -24,6 +24,7 @@ from limelight_models.cards.card import TrainedModel
 from limelight_models.network import Answer, Network
 from tests.importing.huggingface.checkpoints import HEADS, TOKENS, sizes
 from tests.importing.huggingface.encoders import ENCODERS
+from tests.kit import exports
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def test_attention_that_a_marker_cannot_hold_is_refused() -> None:
 
 
 def test_axes_of_a_graph_vary_and_are_tied_by_name(trained: TrainedModel) -> None:
-    (graph,) = build_graphs(copy_for_export(trained.model), trained.card)
+    (graph,) = exports.build_graphs(copy_for_export(trained.model), trained.card)
     shapes = {
         each.name: [axis.dim_param or axis.dim_value for axis in each.type.tensor_type.shape.dim]
         for each in (*graph.model.graph.input, *graph.model.graph.output)
@@ -138,7 +139,7 @@ class DiffersFrom(Network):
 
 def test_a_graph_that_differs_at_long_distances_alone_is_refused(trained: TrainedModel) -> None:
     model = copy_for_export(trained.model)
-    graphs = build_graphs(model, trained.card)
+    graphs = exports.build_graphs(model, trained.card)
     changed = PyTorchReference(DiffersFrom(model, TOKENS), trained.card)
     verify(graphs, changed, trained.card)
     with pytest.raises(ExportError, match=r"encoder\.0\.self .*a row of the largest size"):

@@ -26,12 +26,13 @@ class Callers:
 
     async def begin(self, peer: str, number: int) -> None:
         async def call() -> None:
-            async with self.queues.admitted(peer):
-                self.inside.append((peer, number))
-                try:
-                    await end.wait()
-                finally:
-                    self.inside.remove((peer, number))
+            connection = self.queues.enter(peer) or await self.queues.wait(peer)
+            self.inside.append((peer, number))
+            try:
+                await end.wait()
+            finally:
+                self.inside.remove((peer, number))
+                self.queues.leave(peer, connection)
 
         end = self.ends[peer, number] = asyncio.Event()
         self.tasks[peer, number] = asyncio.create_task(call())

@@ -424,26 +424,6 @@ def test_a_mean_of_a_row_that_attends_to_nothing_and_one_that_does_is_not_said_t
     assert not normalised(Options((Selection(heads=(0,)),), query_groups=groups("query", [[0, 1]], SUM)))
 
 
-@pytest.mark.parametrize(
-    ("options", "field", "says"),
-    [
-        (Options(pool=Pooling(2), key_groups=groups("key", [[0]], SUM)), "pool", "groups"),
-        (Options((Selection(), Selection(keys=(0,))), pool=Pooling(2)), "pool", "selections[1].keys"),
-        (Options((Selection(queries=(0,)),), pool=Pooling(2)), "pool", "selected queries"),
-        (Options(quantity=2, key_groups=groups("key", [[0]], SUM)), "quantity", "SCORES"),
-        (Options(quantity=2, query_groups=groups("query", [[0]], MEAN)), "quantity", "SCORES"),
-        (Options(quantity=2, pool=Pooling(2, PoolReduction.MEAN)), "quantity", "MAX"),
-        (Options(quantity=2, encoding=Encoding.UINT8), "encoding", "FLOAT16"),
-        (Options(quantity=3, rollout=True), "rollout", "NORMS"),
-    ],
-)
-def test_what_cannot_go_together_is_refused_before_anything_runs(options: Options, field: str, says: str) -> None:
-    with pytest.raises(InputError) as caught:
-        plan_attention([a_map(quantities=OFFERED)], options)
-    assert caught.value.field == f"attention.{field}"
-    assert says in caught.value.message
-
-
 def test_a_label_set_that_no_selected_map_has_there_is_named_with_those_there_are() -> None:
     maps = [a_map(), map_of("other.0", query_labels="queries", key_labels="words")]
     some = Group("", (0,))

@@ -76,35 +76,9 @@ def test_the_union_of_some_and_all_is_all() -> None:
     assert tuple(chosen.heads) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("selections", "field", "part"),
-    [
-        ([Selection(), Selection(names=("encoder.*", "nothing"))], "selections[1].names[1]", "decoder.0.cross"),
-        ([Selection(layers=(0, 7))], "selections[0].layers[1]", "is 7"),
-        ([Selection(layers=(-9,))], "selections[0].layers[0]", "encoder.2"),
-        ([Selection(heads=(0, 2))], "selections[0].heads[1]", "is 2; there are 2 heads of encoder.0.self"),
-        ([Selection(heads=(-3,))], "selections[0].heads[0]", "is -3"),
-    ],
-)
-def test_a_selection_of_what_is_not_there_names_the_field_and_what_there_is(
-    selections: list[Selection], field: str, part: str
-) -> None:
-    with pytest.raises(InputError) as caught:
-        select_maps(encoder(), selections)
-    assert caught.value.field == f"attention.{field}"
-    assert part in caught.value.message
-
-
 def test_a_model_without_maps_has_nothing_to_select() -> None:
     with pytest.raises(InputError, match="no attention maps"):
         select_maps([], [])
-
-
-def test_an_index_past_the_end_of_an_instance_is_refused_with_its_place() -> None:
-    with pytest.raises(InputError) as caught:
-        indices(IndexUnion((IndexList(("attention", "selections", 0, "keys"), (0, 5)),)), 5, "keys of word")
-    assert caught.value.field == "attention.selections[0].keys[1]"
-    assert caught.value.message == "is 5; there are 5 keys of word"
 
 
 @given(st.integers(1, 20), st.data())

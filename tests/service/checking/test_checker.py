@@ -31,8 +31,9 @@ SETTINGS = Settings(cores=1)
 CHECKING = "limelight_service.checking"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def checker() -> Iterator[Checker]:
+    """One for all tests that let it go on."""
     made = Checker(idle=60.0)
     yield made
     made.close()
@@ -103,7 +104,8 @@ def test_memory_is_limited(checker: Checker, good: Path) -> None:
         assert passes(checker, good)
 
 
-def test_a_process_that_is_killed_says_nothing_against_its_bundle(checker: Checker, good: Path, endless: Path) -> None:
+def test_a_process_that_is_killed_says_nothing_against_its_bundle(good: Path, endless: Path) -> None:
+    checker = Checker(idle=60.0)
     before = set(children(os.getpid(), CHECKING))
     thread, found = meanwhile(lambda: checker.check(endless, PROVIDER, SETTINGS))
     assert eventually(lambda: bool(set(children(os.getpid(), CHECKING)) - before), 60)
@@ -113,6 +115,7 @@ def test_a_process_that_is_killed_says_nothing_against_its_bundle(checker: Check
     thread.join()
     assert isinstance(found[0], Interrupted) and "(SIGKILL)" in found[0].why
     assert passes(checker, good)
+    checker.close()
 
 
 def _seconds(pid: int) -> float:
@@ -121,8 +124,9 @@ def _seconds(pid: int) -> float:
 
 
 def test_a_bundle_that_holds_its_process_up_holds_up_no_other(
-    checker: Checker, good: Path, endless: Path, monkeypatch: pytest.MonkeyPatch
+    good: Path, endless: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    checker = Checker(idle=60.0)
     monkeypatch.setattr(checker_module, "_PATIENCE", 0.05)
     monkeypatch.setattr(checker_module, "_STUCK", 0.2)
     thread, found = meanwhile(lambda: checker.check(endless, PROVIDER, SETTINGS))
@@ -159,11 +163,11 @@ def test_however_many_processes_have_ended_the_next_bundle_is_checked(
     checker.close()
 
 
-def test_where_no_process_starts_a_bundle_says_so(
-    checker: Checker, good: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_no_process_starts_a_bundle_says_so(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checker = Checker(idle=60.0)
     monkeypatch.setattr(process_module, "_PROGRAM", "raise SystemExit('no luck')")
     found = checker.check(good, PROVIDER, SETTINGS)
     assert isinstance(found, Interrupted) and "no process can be started" in found.why
     monkeypatch.undo()
     assert passes(checker, good)
+    checker.close()

@@ -1,44 +1,27 @@
 """Messages framed by hand are those that protobuf would have written."""
 
-import asyncio
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as drawn
 from numpy.typing import NDArray
 
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
-from limelight_bundle.errors import TooLargeError
 from limelight_bundle.maps import MapWeights
 from limelight_bundle.wire import DTYPES, to_tensor
 from limelight_service.attention.options import Encoding, HeadReduction, Options, Pooling, PoolReduction, Selection
 from limelight_service.attention.plan import plan_attention
-from limelight_service.codecs.answers import LabelEncoder
 from limelight_service.codecs.framing import Frame
-from limelight_service.codecs.v1.instances import MessageInstances
-from limelight_service.codecs.v1.maps import frame_map
-from limelight_service.codecs.v1.responses import ATTEND, PREDICT, label_set
+from limelight_service.codecs.v1.maps import REDUCTIONS, frame_map
 from limelight_service.engine.attention.apply import apply
 from limelight_service.engine.reduction import map_result
-from limelight_service.frontend.call import Call, Ending
-from limelight_service.frontend.calls import AnswerEncoder, CallRequest, Inference
-from limelight_service.frontend.core import Core
-from limelight_service.frontend.models import Model
-from limelight_service.frontend.options import CallOptions
-from limelight_service.hosting.hosted import HostedModel
-from limelight_service.ipc.boundary import GenerationSettings, Strategy
-from tests.kit.serving import text
+from limelight_service.ipc.boundary import MapResult
 from tests.service.attention.descriptions import keyed, labels_of, map_of
-from tests.service.codecs.messages import attend_message, map_message, predict_message
-from tests.service.cores import core_over
 
 ENCODINGS = st.sampled_from(list(Encoding))
-SENTENCES = st.lists(st.sampled_from(["a", "the cat sat", "the dog ran far on a mat ."]), min_size=1, max_size=3)
 
 
 def slices_of(array: NDArray[Any]) -> st.SearchStrategy[NDArray[Any]]:
@@ -115,6 +98,27 @@ def described_maps(draw: st.DrawFn) -> tuple[model_pb2.MapDescription, MapWeight
     return described, MapWeights(weights[:, query, key], query.astype(np.int32), key.astype(np.int32)), sizes
 
 
+def map_message(finished: MapResult, described: model_pb2.MapDescription, quantity: int) -> attention_pb2.AttentionMap:
+    """Build a map as protobuf itself does, field by field."""
+    message = attention_pb2.AttentionMap(name=described.name, stack=described.stack, kind=described.kind)
+    message.quantity = quantity  # type: ignore[assignment]
+    if described.HasField("layer"):
+        message.layer = described.layer
+    message.normalised, message.signed = finished.normalised, finished.signed
+    message.query_labels, message.key_labels = finished.query_labels, finished.key_labels
+    message.head_labels, message.feature_labels = described.head_labels, described.feature_labels
+    message.head_reduction = REDUCTIONS[finished.head_reduction]
+    message.heads.extend(finished.heads)
+    message.queries.extend([] if finished.queries is None else finished.queries.tolist())
+    message.keys.extend([] if finished.keys is None else finished.keys.tolist())
+    message.weights.CopyFrom(to_tensor(finished.weights))
+    for name in ("scales", "query_index", "key_index", "left_out"):
+        array = getattr(finished, name)
+        if array is not None:
+            getattr(message, name).CopyFrom(to_tensor(array))
+    return message
+
+
 @given(
     described_maps(),
     ENCODINGS,
@@ -145,89 +149,3 @@ def test_a_map_of_any_form_is_framed_as_protobuf_writes_it(
     frame = frame_map(result, described, options.quantity)
     assert attention_pb2.AttentionMap.FromString(frame.joined()) == map_message(result, described, options.quantity)
     assert len(frame.joined()) == frame.size
-
-
-async def inferred(
-    core: Core, name: str, sentences: list[str], attention: Options | None, *, all_outputs: bool, beams: bool
-) -> Inference:
-    """Answer sentences, all in one batch."""
-    strategy = Strategy.BEAM if beams else Strategy.GREEDY
-    generation = GenerationSettings(strategy, max_new_tokens=4, beams=2, hypotheses=2 if beams else 1)
-    request = CallRequest(
-        model=name,
-        version=1,
-        instances=MessageInstances([text(each) for each in sentences]),
-        encode_labels=LabelEncoder(label_set),
-        options=CallOptions(
-            outputs=core.describe(name, 1, call()).model.schema.outputs if all_outputs else (),  # type: ignore[union-attr]
-            attention=attention,
-            generation=(lambda _: generation) if name == "echo" else None,
-        ),
-    )
-    found: list[Inference] = []
-    await core.answer(request, AnswerEncoder(lambda inference: found.append(inference) or b""), call())
-    return found[0]
-
-
-def encoded(encoder: AnswerEncoder, inference: Inference) -> bytes:
-    """An answer in a protocol."""
-    parts = [encoder.part(inference.checked, each) for each in inference.parts]
-    return encoder.whole(replace(inference, parts=parts))
-
-
-def call() -> Call:
-    return Call("id", None, Ending())
-
-
-def without_times(response: Any, predictions: list[service_pb2.Prediction]) -> Any:
-    """A response as it is whenever it is built; building takes time, which is checked here."""
-    for each in predictions:
-        assert each.provenance.encode_nanoseconds > 0
-        each.provenance.encode_nanoseconds = 0
-    return response
-
-
-@pytest.fixture(scope="module")
-def core(hosted: dict[str, HostedModel], models: dict[str, Model]) -> Iterator[Core]:
-    """A core over an engine that computes at once."""
-    made = core_over(hosted, models)
-    yield made
-    made.close()
-
-
-@pytest.mark.parametrize("name", ["tiny", "paper", "echo"])
-@settings(max_examples=25)
-@given(SENTENCES, ENCODINGS, st.booleans(), st.booleans())
-def test_an_answer_is_framed_as_protobuf_writes_it(
-    core: Core, name: str, sentences: list[str], encoding: Encoding, all_outputs: bool, beams: bool
-) -> None:
-    beams = beams and name == "echo"
-    sequences = 1 + beams
-    for attention in (
-        None,
-        Options(encoding=encoding, sequences=sequences),
-        Options(encoding=encoding, pool=Pooling(2), sequences=sequences),
-    ):
-        asked = inferred(core, name, sentences, attention, all_outputs=all_outputs, beams=beams)
-        inference = asyncio.run(asked)
-        if attention is None:
-            predicted = service_pb2.PredictResponse.FromString(encoded(PREDICT, inference))
-            assert without_times(predicted, list(predicted.predictions)) == predict_message(inference)
-        else:
-            attended = service_pb2.AttendResponse.FromString(encoded(ATTEND, inference))
-            assert all(each.maps and len(each.other_sequences) == beams for each in attended.results)
-            whole = attend_message(inference)
-            assert without_times(attended, [each.prediction for each in attended.results]) == whole
-
-
-def test_an_answer_that_is_larger_than_allowed_is_refused(core: Core) -> None:
-    asked = inferred(core, "tiny", ["the cat", "a dog"], Options(), all_outputs=False, beams=False)
-    inference = asyncio.run(asked)
-    size = len(encoded(ATTEND, inference))
-    # Of one instance already, and of both together. Times in it are numbers of varying length.
-    for limit in (size // 4, size - 16):
-        wanted = replace(inference.checked.wanted, limit=limit)
-        small = replace(inference, checked=replace(inference.checked, wanted=wanted))
-        with pytest.raises(TooLargeError, match=f"at most {limit}") as raised:
-            encoded(ATTEND, small)
-        assert raised.value.field == "instances"

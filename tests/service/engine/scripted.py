@@ -17,6 +17,7 @@ from limelight_service.engine.model import Model
 from limelight_service.engine.runtime.sessions import Session
 from limelight_service.engine.types import Answer, GenerationSettings, Query, Step
 from tests.kit import bundles
+from tests.service.engine.generating import generating
 
 _ONE_PASS = "tiny"
 
@@ -133,7 +134,7 @@ class ScriptedCall:
             self.ended = True
 
     async def _read(self, engine: Engine, model: Model, query: Query) -> None:
-        with engine.generate(model, query, self._tell, lambda answer: self._finish(0, answer)) as events:
+        with generating(engine, model, query, self._tell, lambda answer: self._finish(0, answer)) as events:
             async for event in events:
                 self.got.append(event)
                 if self.may_read is not None:

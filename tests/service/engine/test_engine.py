@@ -28,13 +28,13 @@ from limelight_service.errors import (
     ModelUnavailableError,
     OverrunError,
     QueueFullError,
-    WrongModelError,
 )
 from limelight_service.frontend.status import status_of
-from limelight_service.observability.observer import NullObserver, Rejection, Stage
+from limelight_service.observability.observer import Depths, NullObserver, Rejection, Stage
 from limelight_service.settings import Settings
 from tests.kit import bundles
 from tests.service.engine.conftest import EMPTY, FakeRunner, weights_of
+from tests.service.engine.generating import generating
 from tests.service.engine.test_forward import assert_answers
 
 
@@ -46,17 +46,21 @@ class Panic(BaseException):
 class Count(NullObserver):
     """Adds up what it is told."""
 
-    waiting: int = 0
-    calls: int = 0
+    depths: Depths = dict
     rejections: list[tuple[Rejection, int]] = field(default_factory=list)
     tokens: list[int] = field(default_factory=lambda: [0, 0])
     stages: set[Stage] = field(default_factory=set)
 
-    def queued(self, model: str, change: int) -> None:
-        self.waiting += change
+    @property
+    def waiting(self) -> int:
+        return sum(waiting for waiting, _ in self.depths().values())
 
-    def in_flight(self, model: str, change: int) -> None:
-        self.calls += change
+    @property
+    def calls(self) -> int:
+        return sum(calls for _, calls in self.depths().values())
+
+    def watch(self, depths: Depths) -> None:
+        self.depths = depths
 
     def rejected(self, reason: Rejection, rows: int) -> None:
         self.rejections.append((reason, rows))
@@ -105,7 +109,7 @@ async def answered(engine: Engine, model: Model, query: Query) -> list[Answer]:
 
 async def generated(engine: Engine, model: Model, query: Query) -> AsyncIterator[Step | Answer]:
     """The engine's own steps and answer, as they are."""
-    with engine.generate(model, query, lambda step: step, lambda answer: answer) as events:
+    with generating(engine, model, query, lambda step: step, lambda answer: answer) as events:
         async for event in events:
             yield event
 
@@ -388,14 +392,15 @@ async def test_an_admission_receives_outcomes_and_makes_no_task(
     async with running(1, count) as engine:
         tasks = len(asyncio.all_tasks())
         query = fake.seeded(Query((row_of(folders, 3), row_of(folders, 4))))
-        admission = engine.admit(fake, AdmittedCall(query, receive, lambda index, answer: (index, answer)))
+        call = AdmittedCall(query, receive, lambda index, answer: (index, answer))
+        engine.submit(fake, call)
         assert len(asyncio.all_tasks()) == tasks
         runner.gate.set()
         await over.wait()
         assert received == {each: Delivered((each, EMPTY), last=True) for each in (0, 1)}
         assert count.calls == 1
-        admission.close()
-        admission.close()
+        engine.end(fake, call)
+        engine.end(fake, call)
         assert (count.calls, count.waiting, count.rejections) == (0, 0, [])
 
 
@@ -414,14 +419,17 @@ async def test_an_admission_receives_its_deadline_and_closing_it_withdraws_what_
         first = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 3),))))
         await busy(runner)
         query = fake.seeded(Query((row_of(folders, 4),) * 2, deadline=time.monotonic() + 0.05))
-        admission = engine.admit(fake, AdmittedCall(query, receive, lambda index, answer: answer))
+        call = AdmittedCall(query, receive, lambda index, answer: answer)
+        engine.submit(fake, call)
         await late.wait()
         (outcome,) = received
         assert isinstance(outcome, DeadlineError)
-        admission.close()
+        engine.end(fake, call)
         assert count.waiting == 0
         soon = fake.seeded(Query((row_of(folders, 4),), deadline=time.monotonic() + 0.2))
-        engine.admit(fake, AdmittedCall(soon, receive, lambda index, answer: answer)).close()
+        call = AdmittedCall(soon, receive, lambda index, answer: answer)
+        engine.submit(fake, call)
+        engine.end(fake, call)
         await asyncio.sleep(0.3)
         assert len(received) == 1  # a closed admission's timer is cancelled
         runner.gate.set()
@@ -468,7 +476,7 @@ async def test_tokens_come_in_order_however_long_it_takes_to_tell_one(
 
     query = Query((bundles.row(folders["echo"], ids=[3, 4, 5]),))
     async with running(2) as engine:
-        with engine.generate(models["echo"], query, told, lambda answer: -1) as events:
+        with generating(engine, models["echo"], query, told, lambda answer: -1) as events:
             (call,) = engine._calls
             indices = [each async for each in events]
     assert indices == [*range(len(indices) - 1), -1]
@@ -544,7 +552,7 @@ async def test_a_row_begins_before_anybody_asks_for_its_tokens(
     query = Query((bundles.row(folders["echo"], ids=[3, 4, 5]),))
     async with running(1) as engine:
         tell = lambda step: loop.call_soon_threadsafe(told.set)  # noqa: E731
-        with engine.generate(models["echo"], query, tell, lambda answer: None):
+        with generating(engine, models["echo"], query, tell, lambda answer: None):
             await told.wait()
 
 
@@ -560,12 +568,3 @@ async def test_streams_that_nobody_reads_hold_no_other_up(
         events = [event async for event in generated(engine, models["echo"], query)]
         (answer,) = await answered(engine, models["echo"], query)
     assert [each.token_id for each in events[:-1] if isinstance(each, Step)] == list(answer.sequences[0].token_ids)
-
-
-@on_loop
-async def test_a_model_that_does_not_generate_says_so(
-    models: dict[str, Model], folders: dict[str, BundleFolder]
-) -> None:
-    async with running(1) as engine:
-        with pytest.raises(WrongModelError, match="tiny"):
-            await anext(generated(engine, models["tiny"], Query((row_of(folders, 3),))))

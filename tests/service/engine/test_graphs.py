@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 
 from limelight_service.engine import graphs
-from tests.service.graphs import TEXTS, TYPES, written
+from pages.graphs import TEXTS, TYPES, written
 
 
 def run(name: str, feeds: dict[str, np.ndarray]) -> np.ndarray:

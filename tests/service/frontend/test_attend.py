@@ -11,6 +11,7 @@ from PIL import Image
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight_bundle.wire import instance_to_wire, to_array
+from limelight_service.frontend import sizes
 from tests.kit import bundles
 from tests.kit.serving import Running, attend, generate, predict, refusal, text
 from tests.service.frontend.test_predict import by_hand
@@ -82,6 +83,8 @@ def test_reduction_rollout_and_top_k_follow_from_the_whole(running: Running) -> 
     mean = maps(running, "tiny", text(SENTENCE), reduce_heads=attention_pb2.HEAD_REDUCTION_MEAN)["encoder.0.self"]
     np.testing.assert_allclose(weights(mean), layers[0].mean(axis=0, keepdims=True), atol=1e-6)
     assert (list(mean.heads), mean.head_reduction) == ([0, 1], attention_pb2.HEAD_REDUCTION_MEAN)
+    most = maps(running, "tiny", text(SENTENCE), reduce_heads=attention_pb2.HEAD_REDUCTION_MAX)["encoder.0.self"]
+    np.testing.assert_allclose(weights(most), layers[0].max(axis=0, keepdims=True), atol=1e-6)
     rolled = maps(running, "tiny", text(SENTENCE), rollout=True)
     assert list(rolled) == ["encoder.rollout", "pool"]
     steps = [0.5 * layer.mean(axis=0) + 0.5 * np.eye(6) for layer in layers]
@@ -171,6 +174,10 @@ def test_a_pooled_map_is_a_small_picture_of_the_whole(running: Running) -> None:
     whole = weights(maps(running, "tiny", text(long))["encoder.0.self"])
     (result,) = running.stub.Attend(attend("tiny", text(long), pool={"size": 5}, top_k=2)).results
     (result_whole,) = running.stub.Attend(attend("tiny", text(long), pool={"size": 5})).results
+    mean = maps(running, "tiny", text(long), pool={"size": 5, "reduction": attention_pb2.POOL_REDUCTION_MEAN})
+    np.testing.assert_allclose(
+        weights(mean["encoder.0.self"]), whole.reshape(2, 5, 4, 5, 4).mean(axis=(2, 4)), atol=1e-6
+    )
     pooled = result_whole.maps[0]
     cells = whole.reshape(2, 5, 4, 5, 4).max(axis=(2, 4))
     np.testing.assert_allclose(weights(pooled), cells, atol=1e-6)
@@ -301,6 +308,19 @@ def test_the_size_that_is_refused_is_near_the_size_that_is_sent(running: Running
     assert running.stub.Attend(request).ByteSize() == pytest.approx(size, rel=0.01)
 
 
+def test_an_answer_that_turns_out_larger_than_foreseen_is_refused(
+    one_process: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = attend("tiny", text(SENTENCE))
+    request.attention.max_response_bytes = one_process.stub.Attend(request).ByteSize() - 16  # times vary in length
+    monkeypatch.setattr(sizes.AnswerSizes, "checked", lambda *_: 0)
+    with pytest.raises(grpc.RpcError) as caught:
+        one_process.stub.Attend(request)
+    told = refusal(caught.value)
+    assert (told.code, told.field) == ("RESOURCE_EXHAUSTED", "instances")
+    assert f"at most {request.attention.max_response_bytes} are allowed" in told.message
+
+
 def test_attend_on_a_generating_model_has_a_query_for_each_token(running: Running) -> None:
     (result,) = running.stub.Attend(attend("echo", text("the cat sat"))).results
     (sequence,) = sequences(result.prediction)
@@ -379,6 +399,25 @@ def test_a_seed_gives_the_same_sample_again_and_a_fresh_one_is_told(running: Run
     assert len({tuple(tokens) for _, tokens in fresh}) > 1
     for seed, tokens in fresh:
         assert sample(seed) == (seed, tokens)
+
+
+def test_what_is_not_said_is_the_default_and_a_zero_is_none(running: Running) -> None:
+    def tokens(**options: Any) -> list[int]:
+        request = predict("echo", text("the cat sat"), generation=service_pb2.GenerationOptions(**options))
+        request.instances[0].seed = 1
+        return list(sequences(running.stub.Predict(request).predictions[0])[0].token_ids)
+
+    def score(**options: Any) -> float:
+        beams = {"strategy": service_pb2.STRATEGY_BEAM, "hypotheses": 1, **options}
+        request = predict("echo", text("the cat sat"), generation=service_pb2.GenerationOptions(**beams))
+        return float(sequences(running.stub.Predict(request).predictions[0])[0].score)
+
+    greedy, sampled = tokens(), {"strategy": service_pb2.STRATEGY_SAMPLE, "temperature": 5.0}
+    assert tokens(strategy=service_pb2.STRATEGY_GREEDY) == greedy == tokens(max_new_tokens=10**6)
+    assert tokens(**sampled) != greedy
+    assert tokens(**sampled | {"temperature": 0.0}) == greedy == tokens(**sampled, top_p=0.0)
+    assert tokens(**sampled, max_new_tokens=2) == tokens(**sampled)[:2]
+    assert score() == score(length_penalty=1.0, beams=4) != score(length_penalty=0.0)
 
 
 def test_what_a_seed_draws_depends_on_no_other_instance_and_on_no_place(running: Running) -> None:

@@ -191,24 +191,6 @@ def test_a_client_with_its_usual_limit_gets_maps_of_any_size(usual: Running) -> 
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"rollout": True, "selections": [{"names": ["encoder.*"]}]}, "attention.rollout"),
-        ({"pool": {"size": 4}}, "attention.pool"),
-        ({"query_groups": [{"label_set": "words", "groups": [{"indices": [0]}]}]}, "attention.query_groups"),
-        ({"sequences": 2}, "attention.sequences"),
-        ({"selections": [{"queries": [9]}]}, "attention.selections[0].queries[0]"),
-        ({"max_response_bytes": 40}, "attention.max_response_bytes"),
-    ],
-)
-def test_what_cannot_come_in_chunks_is_refused(server: Running, options: dict[str, object], field: str) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        read(server.stub.AttendStream(attend_stream(attend("long_reader", text(words(9)), **options))))
-    told = refusal(caught.value)
-    assert (told.code, told.field) in [("INVALID_ARGUMENT", field), ("RESOURCE_EXHAUSTED", field)]
-
-
 def test_a_stream_has_a_limit_of_its_own(readers: Path) -> None:
     with serving(readers, max_stream_bytes=1_000_000, chunk_bytes=CHUNK) as running:
         request = attend("long_reader", text(words(LONG)))

@@ -1,6 +1,6 @@
 """Graphs over a real socket: answered as NumPy answers them, alone, together and all at once; bad ones refused."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight_bundle.samples import Sample
-from limelight_bundle.values import Array, Graph
+from limelight_bundle.values import Graph
 from limelight_bundle.wire import instance_to_wire, to_array, to_tensor
 from tests.kit import bundles
 from tests.kit.serving import Running, attend, predict, refusal
@@ -151,48 +151,3 @@ def test_tensors_under_their_own_names_are_answered_too(running: Running) -> Non
         to_array(result.prediction.outputs["tags"], ""), wanted.outputs["tags"], rtol=1e-4, atol=1e-5
     )
     np.testing.assert_allclose(to_array(result.maps[0].weights, ""), wanted.maps["layer.0"].weights, atol=1e-5)
-
-
-def changed(change: Callable[[values_pb2.Graph], None]) -> values_pb2.Instance:
-    (instance,) = instances([CHAIN])
-    change(instance.inputs["graph"].graph)
-    return instance
-
-
-def tensor(field: str, array: Array) -> Callable[[values_pb2.Graph], None]:
-    return lambda graph: getattr(graph, field).CopyFrom(to_tensor(array))
-
-
-NODES, EDGES = CHAIN.nodes, CHAIN.edges
-TWICE = np.concatenate([EDGES, EDGES[:, 2:3]], axis=1)
-
-
-@pytest.mark.parametrize(
-    ("change", "field", "says"),
-    [
-        (tensor("edges", EDGES + 1), "edges.data", "has 4 at [0, 3]; nodes are 0 to 3"),
-        (tensor("edges", EDGES - 1), "edges.data", "has -1 at [0, 0]; nodes are 0 to 3"),
-        (tensor("edges", TWICE), "edges.data", "has the edge from 2 to 3 twice"),
-        (tensor("edges", EDGES[0]), "edges.shape", "is [4]; expected [2, edge]"),
-        (tensor("edges", EDGES.astype(np.int32)), "edges.data_type", "is not INT64"),
-        (tensor("nodes", NODES[:, :3].copy()), "nodes.shape", "has 3 for feature, which is always 4"),
-        (tensor("nodes", NODES[:0]), "nodes.shape", "has size 0 along node"),
-        (tensor("nodes", NODES.astype(np.float64)), "nodes.data_type", "is FLOAT64; expected FLOAT32"),
-        (tensor("nodes", np.full_like(NODES, np.nan)), "nodes.data", "has NaN or infinity"),
-        (tensor("nodes", np.zeros((101, 4), np.float32)), "nodes.shape", "has 101 for node; at most 100 are allowed"),
-        (tensor("edge_features", np.zeros((4, 1), np.float32)), "edge_features", "are not used by the model"),
-        (lambda graph: graph.node_names.pop(), "node_names", "has 3 names; the graph has 4 nodes"),
-        (lambda graph: graph.ClearField("edges"), "edges.data_type", "is not a known data type"),
-    ],
-)
-def test_a_bad_graph_is_refused_by_field_and_the_next_one_answered(
-    running: Running, change: Callable[[values_pb2.Graph], None], field: str, says: str
-) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        running.stub.Attend(attend("web", *instances([CHAIN]), changed(change)))
-    refused = refusal(caught.value)
-    assert refused.field == f'instances[1].inputs["graph"].graph.{field}'
-    assert says in refused.message
-    assert refused.code == ("OUT_OF_RANGE" if "nodes are" in says else "INVALID_ARGUMENT")
-    (result,) = running.stub.Attend(attend("web", *instances([CHAIN]))).results
-    assert_attended(result, CHAIN)

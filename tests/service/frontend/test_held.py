@@ -57,17 +57,6 @@ def test_an_answer_counts_until_it_is_sent(repository: Path, end: str) -> None:
         assert eventually(lambda: not refused(large))  # alone it gets its share
 
 
-def test_maps_that_are_more_than_all_calls_may_hold_are_refused_before_they_are_computed(repository: Path) -> None:
-    with serving(repository, max_held_bytes=10_000) as running:
-        with pytest.raises(grpc.RpcError) as error:
-            running.stub.Attend(attend("tiny", text("cat"), text(LONGEST), top_k=1))
-        told = refusal(error.value)
-        assert (told.code, told.retry) == ("RESOURCE_EXHAUSTED", None)
-        assert "while it is computed; at most 10000 are allowed" in told.message
-        assert running.stub.Attend(attend("tiny", text("cat"), top_k=1)).results
-        assert running.stub.Predict(predict("tiny", text(LONGEST))).predictions
-
-
 def test_what_the_machine_has_is_looked_up_when_the_server_starts_and_by_no_call(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

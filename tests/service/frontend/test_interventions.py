@@ -10,12 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limelight.base.tensors import to_tensor
-from limelight.v1 import model_pb2, values_pb2
-from limelight_bundle.errors import InputError
+from limelight.v1 import model_pb2
 from limelight_bundle.interventions import BoundIntervention
 from limelight_bundle.rows import Labels, Row
-from limelight_service.codecs.v1.instances import MessageInstances
 from limelight_service.errors import DeadlineError
 from limelight_service.frontend.interventions import Change, Intervention, given_bytes, with_interventions
 from limelight_service.frontend.schema import ModelSchema
@@ -104,13 +101,3 @@ def test_interventions_that_are_late_are_not_made() -> None:
     uniform = Intervention("i", "map", Change.UNIFORM)
     with pytest.raises(DeadlineError):
         with_interventions(ROW, [uniform], schema_of(""), 0, time.monotonic() - 1)
-
-
-def test_more_interventions_than_an_instance_takes_are_refused_unread() -> None:
-    broken = values_pb2.Intervention(map="map", head_scales=to_tensor(np.ones(2, np.float32)))
-    broken.head_scales.data = b"?"
-    instances = MessageInstances([values_pb2.Instance(interventions=[broken] * 257)])
-    with pytest.raises(InputError) as refused:
-        instances.interventions(0)
-    assert refused.value.field == "instances[0].interventions"
-    assert "257; at most 256" in str(refused.value)

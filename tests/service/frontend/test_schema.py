@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from limelight_bundle.errors import BundleError, InputError
+from limelight_bundle.errors import BundleError
 from limelight_bundle.preprocess import Bounds
 from limelight_service.attention.options import Group, Grouping, GroupReduction, Options, Selection
 from limelight_service.frontend.models import Model
@@ -23,13 +23,6 @@ def test_the_same_options_are_planned_once(models: dict[str, Model]) -> None:
     other = schema.plan(Options(top_k=2))
     assert other is not plan
     assert other.keys == plan.keys and other.selected[0].queries is None and plan.selected[0].queries is not None
-
-
-def test_options_that_cannot_be_met_are_refused_every_time(models: dict[str, Model]) -> None:
-    for _ in range(2):
-        with pytest.raises(InputError) as error:
-            models["tiny"].schema.plan(Options(selections=(Selection(names=("nothing",)),)))
-        assert error.value.field == "attention.selections[0].names[0]"
 
 
 def test_plans_that_keep_what_groups_found_are_not_kept(models: dict[str, Model]) -> None:

@@ -3,101 +3,72 @@
 import json
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from google.protobuf import json_format
+from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
-from limelight_bundle.wire import DTYPES, to_array, to_tensor
+from limelight_bundle.wire import to_array, to_tensor
 from tests.kit import bundles
-from tests.kit.serving import Running, attend, generate, predict, text
+from tests.kit.serving import Refusal, Running, attend, generate, predict, text
+from tests.service.doors import DOORS, METHODS, as_message, ask, same
 from tests.service.http.calls import call, connected, events, texts, told
 
 WORDS = st.lists(st.sampled_from([*bundles.WORDS, "unheard"]), min_size=1, max_size=5).map(" ".join)
-ENOUGH = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def as_message(kind: type[Any], value: Any) -> Any:
-    """Read an answer as any client of proto3 JSON would, once tensors are bytes again."""
-
-    def tensors(item: Any) -> Any:
-        if isinstance(item, list):
-            return [tensors(each) for each in item]
-        if not isinstance(item, dict):
-            return item
-        if isinstance(item.get("dataType"), str) and "shape" in item:
-            dtype = DTYPES[values_pb2.DataType.Value(item["dataType"])]
-            array = np.array(item["data"], dtype).reshape(item["shape"])
-            return json_format.MessageToDict(to_tensor(array))
-        return {name: tensors(each) for name, each in item.items()}
-
-    return json_format.ParseDict(tensors(value), kind())
-
-
-def without_origin(message: Any) -> Any:
-    """A message without what differs from call to call: times, and who shared the batch."""
-    for name in ("predictions", "results"):
-        for each in getattr(message, name, ()):
-            each = each.prediction if hasattr(each, "prediction") else each
-            each.ClearField("provenance")
-    return message
-
-
-def same(found: Any, expected: Any) -> None:
-    """Both are the same message, numbers within the tolerance of another batch."""
-    one, other = (json_format.MessageToDict(without_origin(each)) for each in (found, expected))
-
-    def compare(left: Any, right: Any) -> None:
-        if isinstance(left, dict) and isinstance(right, dict):
-            assert left.keys() == right.keys()
-            if "dataType" in left and "data" in left:
-                arrays = [to_array(json_format.ParseDict(each, values_pb2.Tensor()), "t") for each in (left, right)]
-                np.testing.assert_allclose(*arrays, rtol=1e-3, atol=1e-5)
-                return
-            for name in left:
-                compare(left[name], right[name])
-        elif isinstance(left, list) and isinstance(right, list):
-            assert len(left) == len(right)
-            for each in zip(left, right, strict=True):
-                compare(*each)
-        elif isinstance(left, float) or isinstance(right, float):
-            assert left == pytest.approx(right, rel=1e-3, abs=1e-5)
-        else:
-            assert left == right
-
-    compare(one, other)
-
-
-@ENOUGH
-@given(words=st.lists(WORDS, min_size=1, max_size=3))
-def test_a_prediction_is_that_of_grpc(running: Running, words: list[str]) -> None:
-    answer = call(running, "/v1/models/tiny:predict", texts(*words))
-    assert answer.status == 200 and answer.headers["content-type"] == "application/json"
-    found = as_message(service_pb2.PredictResponse, answer.json)
-    same(found, running.stub.Predict(predict("tiny", *map(text, words))))
-
-
-@ENOUGH
-@given(
-    words=WORDS,
-    options=st.fixed_dictionaries(
-        {},
-        optional={
-            "reduceHeads": st.sampled_from(["HEAD_REDUCTION_MEAN", "HEAD_REDUCTION_MAX"]),
-            "topK": st.integers(0, 3),
-            "encoding": st.sampled_from(["ENCODING_FLOAT16", "ENCODING_UINT8", "ENCODING_FLOAT32"]),
-            "selections": st.just([{"names": ["encoder.*"], "queries": [0]}]),
-        },
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "reduce_heads": st.sampled_from([attention_pb2.HEAD_REDUCTION_MEAN, attention_pb2.HEAD_REDUCTION_MAX]),
+        "top_k": st.integers(0, 3),
+        "encoding": st.sampled_from(attention_pb2.Encoding.values()),
+        "selections": st.just([{"names": ["encoder.*"], "queries": [0]}]),
+        "pool": st.just({"size": 2}),
+    },
+)
+REQUESTS = st.one_of(
+    st.builds(lambda words: predict("tiny", *map(text, words)), st.lists(WORDS, min_size=1, max_size=3)),
+    st.builds(lambda words, options: attend("tiny", text(words), **options), WORDS, OPTIONS),
+    st.builds(lambda words: attend("echo", text(words)), WORDS),
+    st.builds(lambda words: generate("echo", text(words), attention={}), WORDS),
+    st.builds(
+        lambda words: service_pb2.AttendStreamRequest.FromString(attend("tiny", *map(text, words)).SerializeToString()),
+        st.lists(WORDS, min_size=1, max_size=2),
     ),
 )
-def test_attention_is_that_of_grpc(running: Running, words: str, options: dict[str, Any]) -> None:
-    answer = call(running, "/v1/models/tiny/versions/1:attend", texts(words, attention=options))
-    found = as_message(service_pb2.AttendResponse, answer.json)
-    request = attend("tiny", text(words))
-    json_format.ParseDict(options, request.attention)
-    same(found, running.stub.Attend(request))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(request_=REQUESTS)
+def test_every_answer_is_the_same_by_every_door(running: Running, request_: Any) -> None:
+    by_grpc, by_http = (ask(running, door, request_) for door in DOORS)
+    if isinstance(by_grpc, Refusal):  # options that do not go together
+        assert (by_grpc.code, by_grpc.message) == (by_http.code, by_http.message)
+        return
+    pairs = zip(by_grpc, by_http, strict=True) if isinstance(by_grpc, list) else [(by_grpc, by_http)]
+    for one, other in pairs:
+        same(other, one)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(request_=REQUESTS)
+def test_answers_are_framed_as_protobuf_writes_them(running: Running, request_: Any) -> None:
+    """They are put together by hand: each field once, none that is unknown, no length too long."""
+    name, kind = METHODS[type(request_)]
+    call_ = running.channel.unary_stream(f"/limelight.v1.AttentionService/{name}")
+    try:
+        frames = list(call_(request_.SerializeToString(), timeout=60))
+    except grpc.RpcError as error:
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[attr-defined]
+        return
+    for data in frames:
+        message = kind.FromString(data)
+        assert len(message.SerializeToString()) == len(data) and not UnknownFieldSet(message)
+        message.DiscardUnknownFields()
+        assert message.ByteSize() == len(data)
 
 
 def test_numbers_are_as_short_as_they_can_be_told_apart(running: Running) -> None:
@@ -166,30 +137,11 @@ def test_models_are_listed_and_described(running: Running) -> None:
         assert as_message(service_pb2.GetModelResponse, call(running, path).json) == described
 
 
-def test_tokens_are_events(running: Running) -> None:
-    request = {"instance": {"inputs": {"text": {"text": "the cat sat"}}}, "attention": {}}
-    answer = call(running, "/v1/models/echo:generate", request)
+def test_events_have_the_names_of_their_messages_and_are_passed_on_at_once(running: Running) -> None:
+    answer = call(running, "/v1/models/echo:generate", {"instance": texts("the cat sat")["instances"][0]})
     assert answer.headers["x-accel-buffering"] == "no"  # nginx passes each on at once
-    found = events(answer)
-    grpc_request = generate("echo", text("the cat sat"))
-    grpc_request.attention.SetInParent()
-    expected = list(running.stub.Generate(grpc_request))
-    assert [name for name, _ in found] == [each.WhichOneof("event") for each in expected]
-    for (_, event), message in zip(found[:-1], expected[:-1], strict=True):
-        same(as_message(service_pb2.GenerateResponse, event), message)
-    assert found[-1][1]["end"]["sequences"][0]["text"] == expected[-1].end.sequences[0].text
-
-
-def test_chunks_of_maps_are_events(running: Running) -> None:
-    found = events(call(running, "/v1/models/tiny:attendStream", texts("the cat", "a dog", attention={})))
-    request = service_pb2.AttendStreamRequest(
-        model=values_pb2.Model(name="tiny"), instances=[text("the cat"), text("a dog")]
-    )
-    expected = list(running.stub.AttendStream(request))
-    assert [name for name, _ in found] == [each.WhichOneof("event") for each in expected]
-    chunks = [each for name, each in found if name == "chunk"]
-    for event, message in zip(chunks, [each for each in expected if each.HasField("chunk")], strict=True):
-        same(as_message(service_pb2.AttendStreamResponse, event), message)
+    names = [name for name, _ in events(answer)]
+    assert names == ["start", *["token"] * (len(names) - 2), "end"]
 
 
 def test_it_is_alive_and_ready_and_names_its_requests(running: Running) -> None:

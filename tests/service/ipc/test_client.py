@@ -323,8 +323,8 @@ def test_each_kind_of_error_is_raised_as_it_is(used: Used, folders: dict[str, Bu
     later = Options(selections=(Selection(names=("decoder.0.cross",), queries=(9,)),))
     engine = used.engine
 
-    def error(request: InferenceRequest, call: Callable[[InferenceRequest], Awaitable[Any]] = engine.answer) -> Any:
-        return used.run(raised(call(request)))
+    def error(request: InferenceRequest, call: Callable[[InferenceRequest], Awaitable[Any]] | None = None) -> Any:
+        return used.run(raised(engine.answer(request, as_it_is) if call is None else call(request)))
 
     assert isinstance(error(replace(one, model="nothing")), ModelUnavailableError)
     assert isinstance(error(replace(one, version=2)), ModelUnavailableError)

@@ -56,7 +56,7 @@ def request(identity: str = "a", model: str = "tiny", token: str = "", code: str
         rows=3,
         code=code,
         seconds=0.0015,
-        durations={"queue_ms": 0.25, "compute_ms": 1.0},
+        durations={"queue": 250_000, "compute": 1_000_000},
     )
 
 

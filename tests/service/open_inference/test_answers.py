@@ -14,6 +14,7 @@ from limelight_bundle.wire import to_array, value_to_wire
 from limelight_service.open_inference import open_inference_pb2 as pb
 from tests.kit import bundles
 from tests.kit.serving import Running, attend, predict, text
+from tests.service.doors import DOORS, infer_by
 from tests.service.open_inference.calls import infer, infer_request, outputs, strings, texts, unary
 
 SENTENCE = st.lists(st.sampled_from(bundles.WORDS[4:]), min_size=1, max_size=8).map(" ".join)
@@ -183,6 +184,34 @@ def test_maps_are_those_of_attend(
         found = answer["encoder.0.self"][row]
         np.testing.assert_allclose(found[tuple(map(slice, weights.shape))], weights, **CLOSE)
         assert np.count_nonzero(found) <= np.count_nonzero(weights)
+
+
+NAMED = [(), ("logits", "mood"), ("encoder.0.self", "tokens.labels"), (("pool", {"limelight_heads": 0}), "features")]
+PARAMETERS: list[dict[str, Any]] = [{}, {"limelight_max_classes": 2}, {"limelight_truncate": True}]
+
+
+@settings(max_examples=15)
+@given(
+    sentences=st.lists(SENTENCE, min_size=1, max_size=3),
+    named=st.sampled_from(NAMED),
+    parameters=st.sampled_from(PARAMETERS),
+)
+def test_rest_answers_as_grpc(
+    running: Running, sentences: list[str], named: tuple[Any, ...], parameters: dict[str, Any]
+) -> None:
+    request = infer_request("tiny", {"text": texts(*sentences)}, *named, parameters=parameters, id="mine")
+    request.model_version = "1"
+    by_grpc, by_rest = (infer_by(running, door, request) for door in DOORS)
+    for name in ("model_name", "model_version"):
+        assert by_rest[name] == getattr(by_grpc, name)
+    expected = outputs(by_grpc)
+    assert [each["name"] for each in by_rest["outputs"]] == list(expected)
+    for each in by_rest["outputs"]:
+        found, wanted = np.array(each["data"]).reshape(each["shape"]), expected[each["name"]]
+        if wanted.dtype == object:
+            assert [text.encode() for text in found.ravel()] == wanted.ravel().tolist()
+        else:
+            np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)
 
 
 def test_options_of_maps_are_those_of_attend(running: Running) -> None:

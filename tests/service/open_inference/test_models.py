@@ -177,27 +177,23 @@ def test_reflection_describes_the_service(running: Running) -> None:
 def test_tokens_bound_methods_models_and_rows(repository: Path, tmp_path: Path) -> None:
     file, open_token, bound = tmp_path / "tokens.toml", new_token(), new_token()
     lines = entry("open", open_token, {})
-    lines += entry("bound", bound, {"methods": ["ModelInfer"], "models": ["tiny"], "rows_in_flight": 2})
-    file.write_text(lines)
+    file.write_text(lines + entry("bound", bound, {"methods": ["ModelInfer"], "models": ["tiny"], "rows_in_flight": 2}))
     with serving(repository, tokens=str(file), model_control="explicit") as running:
 
-        def call(method: str, request: Any, response: Any, token: str = "") -> Any:
-            metadata = [("authorization", f"Bearer {token}")] if token else []
-            return unary(running.channel, method, request, response, metadata=metadata)
-
-        def told(*arguments: Any) -> str:
-            with pytest.raises(grpc.RpcError) as caught:
-                call(*arguments)
-            return refusal(caught.value).code
+        def call(method: str, request: Any, token: str = "") -> Any:
+            metadata, response = [("authorization", f"Bearer {token}")], getattr(pb, f"{method}Response")
+            try:
+                return unary(running.channel, method, request, response, metadata=metadata if token else [])
+            except grpc.RpcError as error:
+                return refusal(error).code
 
         good = infer_request("tiny", {"text": texts("the cat")}, "logits")
-        assert told("ModelInfer", good, pb.ModelInferResponse) == "UNAUTHENTICATED"
-        for token in (open_token, bound):
-            assert call("ModelInfer", good, pb.ModelInferResponse, token).outputs
-        assert told("ServerLive", pb.ServerLiveRequest(), pb.ServerLiveResponse, bound) == "PERMISSION_DENIED"
-        other = infer_request("paper", {"text": texts("the cat")})
-        assert told("ModelInfer", other, pb.ModelInferResponse, bound) == "NOT_FOUND"
-        many = infer_request("tiny", {"text": texts("a", "a", "a")})
-        assert told("ModelInfer", many, pb.ModelInferResponse, bound) == "RESOURCE_EXHAUSTED"
-        load = pb.RepositoryModelLoadRequest(model_name="tiny")
-        assert told("RepositoryModelLoad", load, pb.RepositoryModelLoadResponse, open_token) == "PERMISSION_DENIED"
+        assert call("ModelInfer", good) == "UNAUTHENTICATED"
+        assert all(call("ModelInfer", good, token).outputs for token in (open_token, bound))
+        for method, request, token, code in (
+            ("ServerLive", pb.ServerLiveRequest(), bound, "PERMISSION_DENIED"),
+            ("ModelInfer", infer_request("paper", {"text": texts("the cat")}), bound, "NOT_FOUND"),
+            ("ModelInfer", infer_request("tiny", {"text": texts("a", "a", "a")}), bound, "RESOURCE_EXHAUSTED"),
+            ("RepositoryModelLoad", pb.RepositoryModelLoadRequest(model_name="tiny"), open_token, "PERMISSION_DENIED"),
+        ):
+            assert call(method, request, token) == code

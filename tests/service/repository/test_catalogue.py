@@ -56,6 +56,12 @@ def test_a_misspelt_model_is_answered_with_the_closest_name() -> None:
         catalogue_of(FIRST).resolve("tinny")
 
 
+def test_a_name_as_long_as_a_request_is_cut_in_what_is_said_of_it() -> None:
+    with pytest.raises(ModelNotFoundError, match=r"there are: none$") as refused:
+        catalogue_of().resolve("x" * 10**6)
+    assert len(refused.value.message) < 200 and not catalogue_of().is_ready
+
+
 def test_listeners_hear_of_every_change() -> None:
     catalogue, heard = catalogue_of(), list[bool]()
     catalogue.on_change(lambda: heard.append(catalogue.is_ready))

@@ -124,19 +124,6 @@ def test_the_highest_version_that_loads_is_the_default(tmp_path: Path) -> None:
         repository.resolve("tiny", 10)
 
 
-def test_what_is_not_there_names_what_is(tmp_path: Path) -> None:
-    bundles.tiny(tmp_path)
-    bundles.noisy(tmp_path)
-    repository = load(tmp_path)
-    with pytest.raises(ModelNotFoundError, match="there are: noisy, tiny"):
-        repository.resolve("nothing")
-    with pytest.raises(ModelNotFoundError, match="no version 7; there are: 1"):
-        repository.resolve("noisy", 7)
-    with pytest.raises(ModelNotFoundError) as refused:
-        repository.resolve("x" * 10**6)
-    assert len(refused.value.message) < 200
-
-
 def test_of_many_models_and_versions_a_message_names_some(tmp_path: Path) -> None:
     for number in range(30):
         (tmp_path / f"model-{number:02d}" / "1").mkdir(parents=True)
@@ -146,13 +133,6 @@ def test_of_many_models_and_versions_a_message_names_some(tmp_path: Path) -> Non
         repository.resolve("nothing")
     with pytest.raises(ModelNotFoundError, match=r"there are: 1, 2, .*20 and 10 more$"):
         repository.resolve("model-00", 99)
-
-
-def test_an_empty_repository_is_not_ready(tmp_path: Path) -> None:
-    repository = load(tmp_path)
-    assert not repository.is_ready
-    with pytest.raises(ModelNotFoundError, match="there are: none"):
-        repository.resolve("tiny")
 
 
 def test_other_entries_are_no_models(tmp_path: Path) -> None:

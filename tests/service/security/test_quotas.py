@@ -66,7 +66,6 @@ def test_callers_are_counted_apart_and_those_without_a_limit_are_never_refused()
     quotas = Quotas(Metrics())
     for _ in range(3):
         quotas.take(Caller("free"), 10**6)
-        quotas.take(Caller(), 10**6)
     quotas.take(Caller("a", quota=Quota(rows_in_flight=1)), 1)
     quotas.take(Caller("b", quota=Quota(rows_in_flight=1)), 1)
     with pytest.raises(QuotaError):

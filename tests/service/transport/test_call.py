@@ -19,7 +19,6 @@ from limelight_service.frontend.transport.parsing import Parsing
 from limelight_service.frontend.transport.reading import Reading
 from limelight_service.frontend.transport.response_sender import ResponseSender
 from limelight_service.observability.metrics import Metrics
-from tests.service.metered import counted
 
 
 class Aborted(Exception):
@@ -66,19 +65,6 @@ def calls(limit: int = 1000) -> tuple[Calls, Metrics]:
     reading = Reading(uploads, uploads, MemoryBudget(limit, "requests", metrics), Parsing(1000).message)
     lifecycle = Lifecycle(metrics, DrainGate())
     return Calls(lifecycle, ConnectionQueues(8, 8, metrics), reading, ResponseSender(60.0)), metrics
-
-
-async def never(request: Any, call: Any) -> bytes:
-    raise AssertionError("this is not to be called")
-
-
-def test_a_call_that_is_late_when_it_arrives_is_not_handled() -> None:
-    made, metrics = calls()
-    context = Context(remaining=0.0)
-    with pytest.raises(Aborted):
-        asyncio.run(made.unary(SERVICE, "Predict", service_pb2.PredictRequest, never).stream_unary(None, context))
-    assert context.code is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert counted(metrics)['limelight_rejected_total{reason="deadline"}'] == 1
 
 
 def test_a_failure_that_nobody_foresaw_tells_the_caller_its_id_and_nothing_else() -> None:

@@ -10,7 +10,7 @@ from benchmarks.demo_calls import DEMO, KINDS
 from benchmarks.gpu.models import PADDED
 from benchmarks.gpu.setup import Setup, load, refusal, start, used_bytes
 from benchmarks.gpu.throughput import messages
-from benchmarks.load.generator import LoadError
+from benchmarks.load import LoadError
 from benchmarks.process import Process
 from benchmarks.serving.inputs import ALL_MAPS, PREDICT_IT
 

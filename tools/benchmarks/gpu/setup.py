@@ -13,8 +13,7 @@ import grpc
 import limelight
 from benchmarks.demo_calls import LIST
 from benchmarks.gpu.models import ENCODERS
-from benchmarks.load.generator import run_clean
-from benchmarks.load.plan import OK, Plan, percentile
+from benchmarks.load import Plan, run_clean
 from benchmarks.process import Process, ServerProcess, cores
 from limelight.v1 import service_pb2
 
@@ -92,9 +91,7 @@ def load(server: Process, method: str, messages: Sequence[bytes], callers: int, 
     """Keep so many calls under way, all of which must be answered. Raises: LoadError where one is not."""
     plan = Plan(server.target, method, messages, seconds, concurrency=callers, pids=server.pids)
     outcome = run_clean(plan, processes=max(1, min(callers // _CALLERS_A_PROCESS, cores() // 4)))
-    times = outcome.latencies.get(OK, [])
-    cpu = outcome.server_cpu / max(1, outcome.done) * 1e3
-    return Load(outcome.rate, percentile(times, 0.5) * 1e3, percentile(times, 0.99) * 1e3, cpu)
+    return Load(outcome.rate, outcome.milliseconds(0.5), outcome.milliseconds(0.99), outcome.cpu)
 
 
 def card() -> str:

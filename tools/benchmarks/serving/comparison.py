@@ -10,8 +10,7 @@ from typing import TypeVar
 import grpc
 import numpy as np
 
-from benchmarks.load.generator import LoadError, run_clean
-from benchmarks.load.plan import Outcome, Plan
+from benchmarks.load import LoadError, Outcome, Plan, run_clean
 from benchmarks.peers import kserve, mlserver, triton
 from benchmarks.peers.echo import ECHO, Echo
 from benchmarks.process import Process, ServerProcess, cores

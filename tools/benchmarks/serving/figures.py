@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmarks.load.plan import OK, Outcome, percentile
+from benchmarks.load import Outcome
 from benchmarks.process import cores
 from benchmarks.records import read, write
 
@@ -57,7 +57,7 @@ def of_outcome(
     apart: bool = False,
 ) -> Figure:
     """Take the figures from the outcome of a load; `apart` where the generator had cores of its own."""
-    latencies, count = outcome.latencies.get(OK, []), cores()
+    count = cores()
     return Figure(
         section=section,
         lengths=lengths,
@@ -66,9 +66,9 @@ def of_outcome(
         load=load,
         rate=outcome.rate,
         adjusted=outcome.rate if apart else outcome.rate_without_generator(count),
-        p50=percentile(latencies, 0.5) * 1e3,
-        p99=percentile(latencies, 0.99) * 1e3,
-        cpu=outcome.server_cpu / max(1, outcome.done) * 1e3,
+        p50=outcome.milliseconds(0.5),
+        p99=outcome.milliseconds(0.99),
+        cpu=outcome.cpu,
         generator=outcome.generator_cpu / outcome.seconds / count,
         lag=outcome.lag * 1e3,
         others=outcome.others / outcome.seconds / count,

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from benchmarks.load.processor import machine_seconds
 from benchmarks.process import cores
+from benchmarks.processor import machine_seconds
 from benchmarks.serving.inputs import MAPS, Ids
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"

@@ -24,7 +24,7 @@ from typing import Any
 import grpc
 
 from benchmarks import records
-from benchmarks.load.plan import percentile
+from benchmarks.load import percentile
 from benchmarks.process import ServerProcess, free_port, healthy
 from benchmarks.records import ROOT, origin, place
 from hostile.fuzz.findings import Findings, read, send, shrunk, write

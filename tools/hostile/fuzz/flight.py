@@ -4,13 +4,19 @@ import heapq
 import random
 import select
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from benchmarks.load.plan import OK
-from benchmarks.load.wire import INTERNAL, UNKNOWN, Connection, Ended, request_headers
-from hostile.fuzz.requests import Planned
+from h2.errors import ErrorCodes
+from h2.events import ConnectionTerminated, DataReceived, Event, ResponseReceived, StreamReset, TrailersReceived
+from h2.exceptions import ProtocolError, TooManyStreamsError
 
+from benchmarks.load import OK
+from hostile.fuzz.requests import Planned
+from tests.hostile.wire import Wire
+
+_UNKNOWN, _INTERNAL, _UNAVAILABLE = 2, 13, 14
 _CONNECTIONS = 6
 _HANGS_UP = 1 / 5000
 _LONGEST = 60.0  # seconds that any call may take, however loaded the machine: what takes longer hangs
@@ -35,7 +41,78 @@ class Over:
         """Whether the server failed, by its own account or by leaving the call without an end."""
         if self.status == NO_END:
             return True
-        return self.status in (INTERNAL, UNKNOWN) and not self.planned.framed_badly
+        return self.status in (_INTERNAL, _UNKNOWN) and not self.planned.framed_badly
+
+
+class _Wire(Wire):
+    """A connection that keeps the ends of its calls: stream, status, trailers, answer."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.waiting: deque[Planned] = deque()
+        self.rest: dict[int, memoryview] = {}
+        self.data: dict[int, bytearray] = {}
+        self.over: list[tuple[int, int, bytes, bytes]] = []
+
+    def start(self, planned: Planned) -> int | None:
+        """Begin a call; gives its stream, or None where the server takes no more at the same time."""
+        timeout = {} if planned.timeout is None else {"grpc_timeout": f"{round(planned.timeout * 1000)}m"}
+        try:
+            stream = self.begin(planned.method, **timeout)
+        except TooManyStreamsError:
+            return None
+        self.rest[stream] = memoryview(planned.body)
+        if planned.golden is not None:
+            self.data[stream] = bytearray()
+        self.send(stream)
+        return stream
+
+    def send(self, stream: int) -> None:
+        """Send what the server's windows allow."""
+        data = self.rest.pop(stream)
+        if not data:
+            self.end(stream)
+        elif left := data[self.put(stream, data, end=True) :]:
+            self.rest[stream] = left
+
+    def receive(self) -> list[tuple[int, int, bytes, bytes]]:
+        """Read what has arrived, send what was kept back, and give the calls that ended. Never blocks."""
+        try:
+            self.pump(0)
+        except ProtocolError:
+            self.gone = True
+        for stream in list(self.rest):
+            self.send(stream)
+        over, self.over = self.over, []
+        return over
+
+    def cancel(self, stream: int) -> None:
+        """Give a call up, as a client does whose deadline has passed."""
+        self.rest.pop(stream, None)
+        self.data.pop(stream, None)
+        self.reset(stream, ErrorCodes.CANCEL)
+
+    def note(self, event: Event) -> None:
+        match event:
+            case DataReceived():
+                self.take(event)
+                if event.stream_id in self.data:
+                    self.data[event.stream_id] += event.data
+            case StreamReset(error_code=ErrorCodes.REFUSED_STREAM):
+                # As gRPC's clients have it whose retries are off: nothing is sent again, and so every refusal counts.
+                self._ended(event.stream_id, _UNAVAILABLE)
+            case StreamReset():
+                self._ended(event.stream_id, _INTERNAL)
+            case ResponseReceived(stream_ended=ended) | TrailersReceived(stream_ended=ended) if ended:
+                found = dict(event.headers)
+                said = b" ".join(b": ".join(each) for each in event.headers)
+                self._ended(event.stream_id, int(found.get(b"grpc-status", _UNKNOWN)), said)
+            case ConnectionTerminated():
+                self.gone = True
+
+    def _ended(self, stream: int, status: int, trailers: bytes = b"") -> None:
+        self.rest.pop(stream, None)
+        self.over.append((stream, status, trailers, bytes(self.data.pop(stream, b""))))
 
 
 @dataclass
@@ -47,20 +124,19 @@ class Flight:
     chance: random.Random
     over: Callable[[Over], None]
     hung_up: int = 0
-    _wires: list[Connection] = field(default_factory=list)
-    _under_way: dict[tuple[Connection, int], tuple[Planned, float]] = field(default_factory=dict)
-    _timers: list[tuple[float, int, tuple[Connection, int]]] = field(default_factory=list)
-    _headers: dict[tuple[str, float | None], bytes] = field(default_factory=dict)
+    _wires: list[_Wire] = field(default_factory=list)
+    _under_way: dict[tuple[_Wire, int], tuple[Planned, float]] = field(default_factory=dict)
+    _timers: list[tuple[float, int, tuple[_Wire, int]]] = field(default_factory=list)
 
     def run(self, calls: Iterator[Planned]) -> None:
         """Make calls until there are none left, and wait for the last. Raises: ConnectionError where the server is
         gone.
         """
-        self._wires = [Connection(self.target, "/") for _ in range(_CONNECTIONS)]
+        self._wires = [_Wire(self.target) for _ in range(_CONNECTIONS)]
         more = True
         try:
-            while more or self._under_way:
-                while more and len(self._under_way) < self.width:
+            while more or self._count():
+                while more and self._count() < self.width:
                     planned = next(calls, None)
                     if planned is None:
                         more = False
@@ -76,65 +152,58 @@ class Flight:
         """The calls that have no end yet."""
         return [planned for planned, _ in self._under_way.values()]
 
+    def _count(self) -> int:
+        return len(self._under_way) + sum(len(each.waiting) for each in self._wires)
+
     def _begin(self, planned: Planned) -> None:
         if self.chance.random() < _HANGS_UP:
-            self._hang_up(self.chance.randrange(len(self._wires)))
-        wire = self.chance.choice(self._wires)
-        kind = (planned.method, planned.timeout)
-        if kind not in self._headers:
-            self._headers[kind] = request_headers(self.target, planned.method, planned.timeout)
-        stream = wire.send(planned.body, headers=self._headers[kind], keep=planned.golden is not None)
+            self._replace(self.chance.choice(self._wires), CANCELLED_BY_US)
+        self._start(self.chance.choice(self._wires), planned)
+
+    def _start(self, wire: _Wire, planned: Planned) -> None:
+        stream = wire.start(planned)
+        if stream is None:
+            wire.waiting.append(planned)
+            return
         self._under_way[wire, stream] = (planned, time.monotonic())
         after = _LONGEST if planned.cancelled_after is None else planned.cancelled_after
         heapq.heappush(self._timers, (time.monotonic() + after, planned.number, (wire, stream)))
 
     def _wait(self) -> None:
         sockets = {each.socket: each for each in self._wires}
-        writing = [each.socket for each in self._wires if each.writes]
-        now = time.monotonic()
-        due = min(0.05, max(0.0, self._timers[0][0] - now)) if self._timers else 0.05
-        readable, writable, _ = select.select(list(sockets), writing, [], due)
-        for each in writable:
-            sockets[each].flush()
+        due = min(0.05, max(0.0, self._timers[0][0] - time.monotonic())) if self._timers else 0.05
+        readable, _, _ = select.select(list(sockets), [], [], due)
         for each in readable:
             self._receive(sockets[each])
-        now = time.monotonic()
-        while self._timers and self._timers[0][0] <= now:
-            self._give_up(heapq.heappop(self._timers)[2])
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            self._give_up(*heapq.heappop(self._timers)[2])
 
-    def _receive(self, wire: Connection) -> None:
-        try:
-            for ended in wire.receive():
-                self._ended(wire, ended)
-        except ConnectionError:  # it may end a connection that it was sent nonsense on, but no other
-            self._lost(wire)
-
-    def _lost(self, wire: Connection) -> None:
-        self._drop(wire, HUNG_UP)
-        self._wires[self._wires.index(wire)] = Connection(self.target, "/")
-        self.hung_up += 1
-
-    def _ended(self, wire: Connection, ended: Ended) -> None:
-        planned, begun = self._under_way.pop((wire, ended.call))
-        data, seconds = wire.taken(ended.call), time.monotonic() - begun
-        self.over(Over(planned, ended.status, ended.trailers, data if ended.status == OK else b"", seconds))
-
-    def _give_up(self, call: tuple[Connection, int]) -> None:
-        found = self._under_way.pop(call, None)
-        if found is None:
+    def _receive(self, wire: _Wire) -> None:
+        for stream, status, trailers, data in wire.receive():
+            if (found := self._under_way.pop((wire, stream), None)) is not None:
+                planned, begun = found
+                data = data if status == OK else b""
+                self.over(Over(planned, status, trailers, data, time.monotonic() - begun))
+        if wire.gone:  # it may end a connection that it was sent nonsense on, but no other
+            self._replace(wire, HUNG_UP)
+            self.hung_up += 1
             return
-        wire, stream = call
-        wire.cancel(stream)
-        planned, _ = found
-        self.over(Over(planned, CANCELLED_BY_US if planned.cancelled_after is not None else NO_END))
+        for _ in range(len(wire.waiting)):
+            self._start(wire, wire.waiting.popleft())
 
-    def _hang_up(self, place: int) -> None:
-        wire = self._wires[place]
+    def _give_up(self, wire: _Wire, stream: int) -> None:
+        found = self._under_way.pop((wire, stream), None)
+        if found is not None:
+            wire.cancel(stream)
+            planned, _ = found
+            self.over(Over(planned, CANCELLED_BY_US if planned.cancelled_after is not None else NO_END))
+
+    def _replace(self, wire: _Wire, status: int) -> None:
+        """Hang up, and connect again."""
         wire.close()
-        self._drop(wire, CANCELLED_BY_US)
-        self._wires[place] = Connection(self.target, "/")
-
-    def _drop(self, wire: Connection, status: int) -> None:
+        self._wires[self._wires.index(wire)] = _Wire(self.target)
         for call in [each for each in self._under_way if each[0] is wire]:
             planned, _ = self._under_way.pop(call)
+            self.over(Over(planned, status))
+        for planned in wire.waiting:
             self.over(Over(planned, status))

@@ -12,7 +12,6 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from benchmarks.load.wire import MAX_MESSAGE
 from hostile.fuzz.golden import Golden, golden
 from hostile.fuzz.mutation import Mutator, on_the_wire, parts_of
 from hostile.fuzz.open_inference import INFERENCE, of_model, of_server
@@ -21,6 +20,7 @@ from limelight_service.open_inference import open_inference_pb2
 
 SERVICE = "/limelight.v1.AttentionService/"
 GOLDEN_EVERY = 20
+MAX_MESSAGE = 60_000  # bytes of a message that a server takes at once, whatever its windows
 _LARGEST = 4 * 2**20  # of a message that goes the slow way
 _LARGE_SHARE = 0.02  # of the messages over what the fast way sends; the others are not sent
 _DEMO_SHARE = 0.1

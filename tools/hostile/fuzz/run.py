@@ -13,9 +13,9 @@ from pathlib import Path
 
 import grpc
 
-from benchmarks.load.plan import OK, RESOURCE_EXHAUSTED, percentile
-from benchmarks.load.processor import own_bytes
+from benchmarks.load import OK, RESOURCE_EXHAUSTED, percentile
 from benchmarks.process import Process
+from benchmarks.processor import own_bytes
 from hostile.fuzz.findings import Findings
 from hostile.fuzz.flight import CANCELLED_BY_US, HUNG_UP, NO_END, Flight, Over
 from hostile.fuzz.golden import Golden, difference

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 
 import grpc
 
-from benchmarks.load.wire import frame, message, request_headers
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from tests.hostile.wire import DATA, HEADERS, SERVICE, SETTINGS, fields_of, frame, prefix
 
-_SERVICE = "/limelight.v1.AttentionService/"
-_HEADERS, _DATA, _SETTINGS = 1, 0, 4
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
@@ -22,10 +20,9 @@ def unfinished_uploads(target: str, seconds: float, chance: random.Random) -> No
     with contextlib.ExitStack() as stack:
         for _ in range(16):
             link = _link(stack, target)
-            link.sendall(_PREFACE + frame(_SETTINGS, 0, 0, b""))
-            link.sendall(frame(_HEADERS, 4, 1, request_headers(target, _SERVICE + "Predict", None)))
-            promised = struct.pack(">BI", 0, 8 * 2**20)
-            link.sendall(frame(_DATA, 0, 1, promised + chance.randbytes(12_000)))
+            link.sendall(_PREFACE + frame(SETTINGS, 0, 0, b""))
+            link.sendall(frame(HEADERS, 4, 1, fields_of(SERVICE + "Predict")))
+            link.sendall(frame(DATA, 0, 1, prefix(8 * 2**20) + chance.randbytes(12_000)))
         time.sleep(seconds)
 
 
@@ -36,14 +33,15 @@ def unread_answers(target: str, seconds: float, chance: random.Random) -> None:
         instances=[values_pb2.Instance(inputs={"text": values_pb2.Value(text="the cat sat on a mat " * 5)})] * 20,
         attention=attention_pb2.AttentionOptions(),
     )
-    body = message(request.SerializeToString())
+    serialised = request.SerializeToString()
+    body = prefix(len(serialised)) + serialised
     with contextlib.ExitStack() as stack:
         for _ in range(4):
             link = _link(stack, target)
-            link.sendall(_PREFACE + frame(_SETTINGS, 0, 0, struct.pack(">HI", 4, 0)))
+            link.sendall(_PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)))
             for stream in range(1, 41, 2):
-                link.sendall(frame(_HEADERS, 4, stream, request_headers(target, _SERVICE + "Attend", None)))
-                link.sendall(frame(_DATA, 1, stream, body))
+                link.sendall(frame(HEADERS, 4, stream, fields_of(SERVICE + "Attend")))
+                link.sendall(frame(DATA, 1, stream, body))
         time.sleep(seconds)
 
 
@@ -77,7 +75,7 @@ def large_requests(target: str, seconds: float, chance: random.Random) -> None:
         values_pb2.Instance(inputs={"image": values_pb2.Value(image=chance.randbytes(2**20))}),
     ]
     with grpc.insecure_channel(target) as channel:
-        predict = channel.unary_unary(_SERVICE + "Predict")
+        predict = channel.unary_unary(SERVICE + "Predict")
         while time.monotonic() < end:
             name = chance.choice(("tiny", "paper", "picture", "slips"))
             request = service_pb2.PredictRequest(

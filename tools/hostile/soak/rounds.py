@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.load.plan import percentile
-from benchmarks.load.processor import cpu_seconds, family, machine_seconds
+from benchmarks.load import percentile
 from benchmarks.process import Process, cores, free_port, healthy
+from benchmarks.processor import cpu_seconds, family, machine_seconds
 from hostile.fuzz.findings import Findings
 from hostile.fuzz.run import GIVES_BACK_SECONDS, Attack, Report
 from hostile.soak.attacks import one_after_another

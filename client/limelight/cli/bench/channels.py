@@ -26,28 +26,27 @@ class Channels:
     async def call(self, path: str, request: bytes) -> bytes:
         """Call a unary method, `/package.Service/Method`. Raises errors.Error."""
         try:
-            answer: bytes = await self._method(0, path)(request, timeout=self._timeout, metadata=self._metadata)
+            method = self._channels[0].unary_unary(path)  # without serialisers: bytes
+            answer: bytes = await method(request, timeout=self._timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
         return answer
 
-    def sender(self, path: str, requests: Sequence[bytes]) -> Send:
-        """Return a function that sends the requests in turn to a unary method."""
-        methods = [self._method(place, path) for place in range(len(self._channels))]
+    def sender(self, path: str, requests: Sequence[bytes], *, streams: bool = False) -> Send:
+        """Return a function that sends the requests in turn to a method. streams: whether it answers with a stream."""
+        methods = [each.unary_stream(path) if streams else each.unary_unary(path) for each in self._channels]
 
         async def send(number: int) -> Reply:
             method = methods[number % len(methods)]
+            call = method(requests[number % len(requests)], timeout=self._timeout, metadata=self._metadata)
             try:
-                answer = await method(requests[number % len(requests)], timeout=self._timeout, metadata=self._metadata)
+                size = sum([len(each) async for each in call]) if streams else len(await call)
             except grpc.RpcError as failed:
                 error = errors.from_rpc(failed)
                 return Reply(error.code.name, message=error.message, retry_after=error.retry_after)
-            return Reply(OK, len(answer))
+            return Reply(OK, size)
 
         return send
-
-    def _method(self, place: int, path: str) -> Any:
-        return self._channels[place].unary_unary(path)  # without serialisers: bytes
 
 
 @asynccontextmanager

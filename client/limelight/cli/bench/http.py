@@ -4,10 +4,9 @@ import asyncio
 import base64
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import numpy as np
@@ -16,6 +15,7 @@ from google.protobuf import json_format
 from limelight import calls
 from limelight.base.commands import CommandError
 from limelight.base.errors import Unavailable
+from limelight.base.optional import package
 from limelight.base.tensors import to_tensor
 from limelight.cli.bench import native
 from limelight.cli.bench.load import OK, Reply, Send
@@ -37,13 +37,16 @@ async def opened(connection: Connection, question: Question, wires: Wires) -> As
 
     HTTP/1.1 has one call at a time on a connection, so there are as many as calls under way, not `wires.connections`.
     """
-    client = _HttpClient(connection, wires)
     try:
+        httpx = package("httpx", "--protocol http", extra="bench")
+    except ModuleNotFoundError as error:
+        raise CommandError(str(error)) from None
+    async with Caller(httpx, connection, wires) as caller:
         path = f"/v1/models/{quote(question.model, safe='')}"
         path += f"/versions/{question.version}" if question.version else ""
         try:
-            answer = await client.send(client.request("GET", path))
-        except (OSError, EOFError) as error:
+            answer = await caller.answer(caller.request("GET", path))
+        except (OSError, httpx.TransportError) as error:
             raise Unavailable(str(error) or type(error).__name__) from error
         if answer.status != 200:
             reply = _reply(answer)
@@ -56,49 +59,51 @@ async def opened(connection: Connection, question: Question, wires: Wires) -> As
         method, messages = native.make_requests(question, native.read_instances(model, question))
         for each in messages:
             each.ClearField("model")  # the path states it
-        requests = [
-            client.request("POST", f"{path}:{method.lower()}", json_format.MessageToJson(each, indent=None).encode())
-            for each in messages
-        ]
-        yield Calls(client.sender(requests), method, len(requests))
-    finally:
-        client.close()
+        bodies = [json_format.MessageToJson(each, indent=None).encode() for each in messages]
+        requests = [caller.request("POST", f"{path}:{method.lower()}", each) for each in bodies]
+        yield Calls(caller.sender(requests), method, len(requests))
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """headers: by their names in lower case."""
+class Answer(NamedTuple):
+    """The end of a call. retry_after: as the server wrote it."""
 
     status: int
-    headers: Mapping[str, str]
+    retry_after: str
     body: bytes
 
 
-class _HttpClient:
-    """Connections to one server, each for one call at a time; as many as calls are under way."""
+class Caller:
+    """HTTP connections to one server, each for one call at a time; as many as calls are under way."""
 
-    def __init__(self, connection: Connection, wires: Wires) -> None:
+    def __init__(self, httpx: Any, connection: Connection, wires: Wires) -> None:
         place = urlsplit(f"//{connection.target}")
         if not place.hostname or not place.port or place.path:
             raise CommandError(f"--protocol http takes a --target HOST:PORT, not {connection.target!r}", status=2)
         security = Security(**connection.security)
-        self._host, self._port = place.hostname, place.port
-        self._tls = _tls(security) if security.encrypted else None
-        self._name = security.server_name or place.hostname
-        self._wires = wires
         metadata = security.metadata(connection.target, encrypted=security.encrypted)
-        self._headers = {"Host": place.netloc, "X-Request-Timeout": f"{wires.timeout:g}", **dict(metadata)}
-        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._httpx, self._wires = httpx, wires
+        self._extensions = {"sni_hostname": security.server_name or place.hostname} if security.encrypted else {}
+        self._client = httpx.AsyncClient(
+            base_url=f"{'https' if security.encrypted else 'http'}://{place.netloc}",
+            headers={"Accept-Encoding": "identity", "X-Request-Timeout": f"{wires.timeout:g}", **dict(metadata)},
+            verify=_tls(security) if security.encrypted else False,
+            timeout=None,  # `answer` bounds a call as a whole
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            trust_env=False,
+        )
 
-    def request(self, verb: str, path: str, body: bytes = b"") -> bytes:
-        """Return the bytes of a request."""
-        headers = dict(self._headers)
-        if body:
-            headers |= {"Content-Type": "application/json", "Content-Length": str(len(body))}
-        lines = [f"{verb} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-        return "\r\n".join([*lines, "", ""]).encode() + body
+    async def __aenter__(self) -> "Caller":
+        return self
 
-    def sender(self, requests: list[bytes]) -> Send:
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.aclose()
+
+    def request(self, verb: str, path: str, body: bytes | None = None) -> Any:
+        """Return a request, which may be sent often."""
+        headers = {"Content-Type": "application/json"} if body else None
+        return self._client.build_request(verb, path, content=body, headers=headers, extensions=self._extensions)
+
+    def sender(self, requests: Sequence[Any]) -> Send:
         """Return a function that sends the requests in turn."""
 
         async def send(number: int) -> Reply:
@@ -107,10 +112,10 @@ class _HttpClient:
                 if attempt:
                     await asyncio.sleep(_PAUSE * 2 ** (attempt - 1))
                 try:
-                    reply = _reply(await self.send(requests[number % len(requests)]))
+                    reply = _reply(await self.answer(requests[number % len(requests)]))
                 except TimeoutError:
                     reply = Reply(_LATE, message="the deadline passed before the answer was there")
-                except (OSError, EOFError) as error:
+                except (OSError, self._httpx.TransportError) as error:
                     reply = Reply(_UNAVAILABLE, message=str(error) or type(error).__name__)
                 if reply.code != _UNAVAILABLE:
                     break
@@ -118,71 +123,27 @@ class _HttpClient:
 
         return send
 
-    async def send(self, request: bytes) -> _Answer:
-        """Send a request. Raises TimeoutError, or OSError or EOFError for a connection that fails."""
+    async def answer(self, request: Any) -> Answer:
+        """Send a request, and read its answer. Raises TimeoutError, OSError or httpx.TransportError."""
         async with asyncio.timeout(self._wires.timeout):
-            while self._idle:
-                # The server may have closed an idle connection just now.
-                with suppress(ConnectionError, EOFError):
-                    return await self._on(*self._idle.pop(), request)
-            name = self._name if self._tls else None
-            return await self._on(
-                *await asyncio.open_connection(self._host, self._port, ssl=self._tls, server_hostname=name), request
-            )
-
-    async def _on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> _Answer:
-        keep = False
-        try:
-            writer.write(request)
-            await writer.drain()
+            response, body = await self._client.send(request, stream=True), bytearray()
             try:
-                answer = await _read(reader)
-            except (ValueError, IndexError, asyncio.LimitOverrunError) as error:
-                raise ConnectionError(f"the server's answer cannot be read ({error})") from error
-            keep = answer.headers.get("connection", "").lower() != "close"
-        finally:
-            if keep:
-                self._idle.append((reader, writer))
-            else:
-                writer.close()
-        return answer
-
-    def close(self) -> None:
-        """Close the idle connections."""
-        for _, writer in self._idle:
-            writer.close()
+                async for part in response.aiter_raw():
+                    body += part
+                    if len(body) > _MOST_BYTES:
+                        raise self._httpx.ReadError(f"the answer has more than {_MOST_BYTES:,} bytes")
+            finally:
+                await response.aclose()
+            return Answer(response.status_code, response.headers.get("Retry-After", ""), bytes(body))
 
 
-async def _read(reader: asyncio.StreamReader) -> _Answer:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-    status = int(head[0].split(" ")[1])
-    pairs = (line.partition(":") for line in head[1:] if line)
-    headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
-    if headers.get("transfer-encoding", "").lower() != "chunked":
-        length = _checked(int(headers.get("content-length", "0")))
-        return _Answer(status, headers, await reader.readexactly(length))
-    parts, whole = [], 0
-    while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):
-        whole = _checked(whole + size)
-        parts.append((await reader.readexactly(size + 2))[:-2])
-    await reader.readuntil(b"\r\n")
-    return _Answer(status, headers, b"".join(parts))
-
-
-def _checked(length: int) -> int:
-    if not 0 <= length <= _MOST_BYTES:
-        raise ValueError(f"it has {length} bytes")
-    return length
-
-
-def _reply(answer: _Answer) -> Reply:
+def _reply(answer: Answer) -> Reply:
     if answer.status == 200:
         return Reply(OK, len(answer.body))
-    code, message = _CODES.get(answer.status, f"HTTP_{answer.status}"), ""
+    code, message, after = _CODES.get(answer.status, f"HTTP_{answer.status}"), "", answer.retry_after
     with suppress(ValueError, TypeError, KeyError, RecursionError):
         error = json.loads(answer.body)["error"]
         code, message = str(error["status"]), str(error["message"])
-    after = answer.headers.get("retry-after", "")
     return Reply(code, message=message, retry_after=float(after) if after.isdecimal() else None)
 
 

@@ -30,7 +30,7 @@ Send = Callable[[int], Awaitable[Reply]]
 
 @dataclass(frozen=True)
 class Load:
-    """The load of one run, for `seconds` or until `number` calls are sent; the sooner ends it.
+    """The load of one run: `seconds`, or `number` calls, or until its recorder is stopped, whatever comes first.
 
     rate: calls a second of an open loop, at random times (a Poisson process with this seed); 0 for a closed loop, in
     which each of `callers` sends its next call after the previous answer.
@@ -47,8 +47,8 @@ class Load:
 class Recorder:
     """The calls of a run. Times are seconds from its start; the lists have one entry for each call.
 
-    latencies: from the time at which the call was due, which in an open loop is the drawn one. lags: how late calls of
-    an open loop were sent.
+    latencies: from the time at which the call was due, which in an open loop is the drawn one. retries: whether the
+    server named a time to retry. lags: how late calls of an open loop were sent. stopped: no further calls are sent.
     """
 
     start: float = field(default_factory=time.perf_counter)
@@ -57,9 +57,11 @@ class Recorder:
     latencies: list[float] = field(default_factory=list)
     codes: list[str] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
+    retries: list[bool] = field(default_factory=list)
     lags: list[float] = field(default_factory=list)
     first_error: str | None = None
     sent: int = 0
+    stopped: bool = False
     interrupted: bool = False
     seconds: float = 0.0
     processor_seconds: float = 0.0
@@ -81,6 +83,7 @@ class Recorder:
         self.latencies.append(now - due)
         self.codes.append(reply.code)
         self.sizes.append(reply.size)
+        self.retries.append(reply.retry_after is not None)
         if reply.code != OK and self.first_error is None:
             self.first_error = f"{reply.code}: {reply.message}"
 
@@ -99,6 +102,8 @@ async def run(send: Send, load: Load, recorder: Recorder) -> None:
 async def _closed(send: Send, load: Load, recorder: Recorder) -> None:
     async def caller() -> None:
         while (load.seconds is None or recorder.now < load.seconds) and recorder.sent != load.number:
+            if recorder.stopped:
+                return
             number, due = recorder.sent, recorder.now
             recorder.sent += 1
             reply = await send(number)

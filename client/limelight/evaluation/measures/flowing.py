@@ -5,7 +5,6 @@ from itertools import groupby
 
 import numpy as np
 
-from limelight.base.optional import package
 from limelight.descriptions import MapInfo
 from limelight.evaluation.flow import flow, rollout
 from limelight.evaluation.measures.measure import Measure, Seen, Setting, Work, each_map, means
@@ -30,17 +29,10 @@ def stacks(maps: Sequence[MapInfo]) -> dict[str, tuple[MapInfo, ...]]:
 
 
 def _lacks(setting: Setting) -> str:
-    if not stacks(setting.maps):
-        return "no stack has two layers of self-attention"
-    try:
-        package("scipy.sparse.csgraph", "flow", extra="evaluate")
-    except ModuleNotFoundError as error:
-        return str(error)
-    return ""
+    return "" if stacks(setting.maps) else "no stack has two layers of self-attention"
 
 
 def _add(seen: Sequence[Seen], work: Work) -> None:
-    sparse, csgraph = (package(name, "flow", extra="evaluate") for name in ("scipy.sparse", "scipy.sparse.csgraph"))
     for stack, maps in stacks(work.setting.maps).items():
         for each in seen:
             layers = [found for _, found in each_map(each, maps)]
@@ -51,7 +43,7 @@ def _add(seen: Sequence[Seen], work: Work) -> None:
             weights = [found.mean_over_heads() for found in layers]
             outputs = np.unique(np.linspace(0, len(weights[0]) - 1, OUTPUTS).round().astype(int))
             rolled = rollout(weights)[outputs]
-            flows = np.array([flow(weights, int(output), sparse, csgraph) for output in outputs])
+            flows = np.array([flow(weights, int(output)) for output in outputs])
             number, add = each.row.number, work.samples.add
             correlations = [rank_correlation(one, other) for one, other in zip(flows, rolled, strict=True)]
             correlations = [value for value in correlations if not np.isnan(value)]

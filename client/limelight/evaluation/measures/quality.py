@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import sacrebleu
 from numpy.typing import NDArray
 
-from limelight.base.optional import package
 from limelight.evaluation.asking import forced
 from limelight.evaluation.measures.measure import NO_LABELS, Measure, Seen, Setting, Work
 from limelight.evaluation.measures.texts import are_phones, meteor
@@ -95,15 +95,8 @@ def _of_texts(pairs: Sequence[tuple[str, str]]) -> list[Figure]:
         return float(wrong[at].sum() / max(1, sizes[at].sum()))
 
     figures = [figure(NAME, "", f"{units} error rate", len(pairs), error_rate)]
-    try:
-        values = np.array(meteor(pairs))
-        figures.append(figure(NAME, "", "METEOR", len(pairs), lambda at: float(values[at].mean())))
-    except ModuleNotFoundError:
-        pass
-    try:
-        scores = package("sacrebleu", "BLEU and chrF", extra="evaluate")
-    except ModuleNotFoundError:
-        return figures
+    values = np.array(meteor(pairs))
+    figures.append(figure(NAME, "", "METEOR", len(pairs), lambda at: float(values[at].mean())))
 
     def corpus(score: Callable[..., Any]) -> Callable[[NDArray[np.int64]], float]:
         def of(at: NDArray[np.int64]) -> float:
@@ -111,7 +104,7 @@ def _of_texts(pairs: Sequence[tuple[str, str]]) -> list[Figure]:
 
         return of
 
-    for name, score in (("BLEU", scores.corpus_bleu), ("chrF", scores.corpus_chrf)):
+    for name, score in (("BLEU", sacrebleu.corpus_bleu), ("chrF", sacrebleu.corpus_chrf)):
         figures.append(figure(NAME, "", name, len(pairs), corpus(score), resamples=FEWER_RESAMPLES))
     return figures
 

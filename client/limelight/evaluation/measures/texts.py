@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from limelight.base.optional import package
+from nltk.translate.meteor_score import single_meteor_score
 
 # Of the ARPAbet, and what TIMIT's transcripts add: closures of stops, reduced sounds, silences (Garofolo et al. 1993).
 PHONES = frozenset(
@@ -23,12 +23,10 @@ def meteor(pairs: Sequence[tuple[str, str]]) -> list[float]:
     """Return METEOR of each pair of a found and an expected text, from 0 to 1 (Banerjee and Lavie 2005).
 
     Words match that are the same, or have the same stem (Porter 1980); WordNet's synonyms are not asked.
-
-    Raises:
-        ModuleNotFoundError: NLTK is not installed.
     """
-    score = package("nltk.translate.meteor_score", "METEOR", extra="evaluate").single_meteor_score
-    return [float(score(expected.split(), found.split(), wordnet=_NoSynonyms())) for found, expected in pairs]
+    return [
+        float(single_meteor_score(expected.split(), found.split(), wordnet=_NoSynonyms())) for found, expected in pairs
+    ]
 
 
 class _NoSynonyms:

@@ -1,20 +1,18 @@
 """Pictures of checkpoints: what their processor states, as steps of a bundle."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from limelight_bundle.v1 import bundle_pb2
 from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.checkpoint import Checkpoint, Processor
-from limelight_models.cards.inputs import ImageInput
+from limelight_models.cards.inputs import ImageInput, Resampling
 
 # Pillow's numbers of resampling.
-_RESAMPLING = {
-    0: bundle_pb2.RESAMPLING_NEAREST,
-    1: bundle_pb2.RESAMPLING_LANCZOS,
-    2: bundle_pb2.RESAMPLING_BILINEAR,
-    3: bundle_pb2.RESAMPLING_BICUBIC,
+_RESAMPLING: Mapping[int, Resampling] = {
+    0: "nearest",
+    1: "lanczos",
+    2: "bilinear",
+    3: "bicubic",
 }
 _KNOWN = frozenset(
     """
@@ -36,44 +34,7 @@ _RECORDS = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckpointImageInput(ImageInput):
-    """A picture, resized as a checkpoint states, and cut to the model's size from its centre.
-
-    Attributes:
-        resized: rows and columns before it is cut.
-        covered: whether it keeps its aspect ratio, and covers those rows and columns.
-        resampling: of the bundle format.
-        scale: factor of the bytes.
-    """
-
-    resized: tuple[int, int]
-    covered: bool
-    resampling: bundle_pb2.Resampling
-    scale: float
-
-    @property
-    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
-        rows, columns = self.resized
-        fit = bundle_pb2.FIT_COVER_FLOOR if self.covered else bundle_pb2.FIT_STRETCH
-        resize = bundle_pb2.ResizeImage(rows=rows, columns=columns, fit=fit, resampling=self.resampling)
-        is_cut = self.covered or self.resized != (self.rows, self.columns)
-        crop = bundle_pb2.CropImage(rows=self.rows, columns=self.columns)
-        normalise = bundle_pb2.NormaliseImage(
-            scale=self.scale, mean=self.mean, deviation=self.deviation, tensor="pixels"
-        )
-        decode = bundle_pb2.DecodeImage(channels=len(self.mean))
-        return [
-            bundle_pb2.PreprocessingStep(decode_image=decode),
-            bundle_pb2.PreprocessingStep(resize_image=resize),
-            *([bundle_pb2.PreprocessingStep(crop_image=crop)] if is_cut else []),
-            bundle_pb2.PreprocessingStep(normalise_image=normalise),
-        ]
-
-
-def image_input(
-    checkpoint: Checkpoint, size: int, channels: int, *, default_to_square: bool = True
-) -> CheckpointImageInput:
+def image_input(checkpoint: Checkpoint, size: int, channels: int, *, default_to_square: bool = True) -> ImageInput:
     """Read how a picture becomes pixels.
 
     Args:
@@ -101,7 +62,7 @@ def image_input(
     return _input(checkpoint, stated, (size, size), channels, resized=resized, covered=shortest is not None)
 
 
-def stretched_input(checkpoint: Checkpoint, channels: int, size: tuple[int, int] | None) -> CheckpointImageInput:
+def stretched_input(checkpoint: Checkpoint, channels: int, size: tuple[int, int] | None) -> ImageInput:
     """Read how a whole picture becomes pixels of one size, whatever its aspect ratio.
 
     Args:
@@ -149,7 +110,7 @@ def _input(
     *,
     resized: tuple[int, int],
     covered: bool,
-) -> CheckpointImageInput:
+) -> ImageInput:
     resampling = stated.fields.get("resample", 3 if checkpoint.model_type in _CUTTING else 2)
     if not isinstance(resampling, int) or resampling not in _RESAMPLING:
         raise CheckpointError(f"{stated.file} states resample {resampling!r}; it can be 0, 1, 2 or 3")
@@ -158,13 +119,13 @@ def _input(
         raise CheckpointError(f"{stated.file} states rescale_factor {scale!r}; it is a number")
     mean, deviation = (_of_channels(stated, name, channels) for name in ("image_mean", "image_std"))
     rows, columns = size
-    return CheckpointImageInput(
+    return ImageInput(
         rows=rows,
         columns=columns,
         mean=mean,
         deviation=deviation,
         resized=resized,
-        covered=covered,
+        fit="cover_floor" if covered else "stretch",
         resampling=_RESAMPLING[resampling],
         scale=float(scale),
     )

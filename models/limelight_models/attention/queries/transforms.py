@@ -19,13 +19,6 @@ class QueryTransform(nn.Module):
         raise NotImplementedError
 
 
-class SameQuery(QueryTransform):
-    """The question stays the same: q⁽ˢ⁺¹⁾ = q⁽ˢ⁾ (what changes is the context beside it, BF eq. 42)."""
-
-    def forward(self, query: Tensor, context_vectors: Tensor) -> Tensor:
-        return query
-
-
 class ContextAsQuery(QueryTransform):
     """The context is the next query: q⁽ˢ⁺¹⁾ = c⁽ˢ⁾ (Wallaart & Frasincar 2019; survey BF §3.3.2)."""
 

@@ -19,7 +19,6 @@ from limelight_models.attention.signals.doubly_stochastic import doubly_stochast
 from limelight_models.attention.signals.rationale import RationaleAttention, rationale_loss, rationale_weights, transfer
 from limelight_models.attention.signals.reinforce import (
     MovingBaseline,
-    leave_one_out,
     reinforce_loss,
     selection_cost,
     selection_log_probability,
@@ -41,7 +40,6 @@ __all__ = [
     "gold_cross_entropy",
     "gold_overlap",
     "gold_squared_error",
-    "leave_one_out",
     "output_agreement",
     "position_agreement",
     "rationale_loss",

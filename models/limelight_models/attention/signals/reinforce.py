@@ -27,17 +27,6 @@ def reinforce_loss(
     return loss if entropy is None else loss - entropy_weight * in_single(entropy).mean()
 
 
-def leave_one_out(reward: Tensor) -> Tensor:
-    """The other draws' mean reward as each draw's baseline (Kool et al. 2019, eq. 8): it keeps the estimate unbiased.
-
-    Shapes: reward [draw, batch], at least 2 draws -> baseline [draw, batch].
-    """
-    draws = reward.shape[0]
-    if draws < 2:
-        raise ValueError("leave_one_out needs at least 2 draws of each instance; give another baseline")
-    return (reward.sum(0, keepdim=True) - reward) / (draws - 1)
-
-
 class MovingBaseline(nn.Module):
     """Moving average of past rewards (Xu et al. 2015, §4.1).
 

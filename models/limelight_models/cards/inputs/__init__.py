@@ -1,7 +1,7 @@
 """Inputs: what a caller sends, the tensors that it becomes, by which steps, and what its parts are called on maps."""
 
-from limelight_models.cards.inputs.base import Input, TensorSpec, Tokenizer
-from limelight_models.cards.inputs.signals import AudioInput, ImageInput, PictureSizes
+from limelight_models.cards.inputs.base import DType, Input, TensorSpec, Tokenizer
+from limelight_models.cards.inputs.signals import AudioInput, Fit, ImageInput, PictureSizes, Resampling
 from limelight_models.cards.inputs.tensors import GraphInput, Noise, TensorInput
 from limelight_models.cards.inputs.texts import (
     DocumentInput,
@@ -15,7 +15,9 @@ from limelight_models.cards.inputs.texts import (
 
 __all__ = [
     "AudioInput",
+    "DType",
     "DocumentInput",
+    "Fit",
     "GraphInput",
     "ImageInput",
     "Input",
@@ -24,6 +26,7 @@ __all__ = [
     "Noise",
     "PairInput",
     "PictureSizes",
+    "Resampling",
     "TensorInput",
     "TensorSpec",
     "TextInput",

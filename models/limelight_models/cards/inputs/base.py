@@ -11,22 +11,24 @@ from limelight_bundle.v1 import bundle_pb2
 from limelight_models.cards.labels import LabelSet
 from limelight_models.data import tokenizers
 
+DType = Literal["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class TensorSpec:
     """A tensor of one instance, and what of it only the server needs.
 
-    dimensions: name -> size, or where it varies the largest one; fixed: which is meant, for all of them or all but the
-    first. square: a number for each pair of entries, along its one dimension twice. mask: name of the tensor that is
-    true at real places. Rows of one instance that differ in length are filled up with 0, as batches are. joined:
-    instances lie one after the other, along the first axis. indexes: for a joined tensor of indices, the dimension that
-    they index.
+    dimensions: name -> size, or where it varies the largest one, 0 for no limit. fixed: which do not vary: all of them,
+    all but the first, or those of these names. square: a number for each pair of entries, along its one dimension
+    twice. mask: name of the tensor that is true at real places. Rows of one instance that differ in length are filled
+    up with 0, as batches are. joined: instances lie one after the other, along the first axis. indexes: for a joined
+    tensor of indices, the dimension that they index.
     """
 
     name: str
     dimensions: Mapping[str, int]
-    data_type: Literal["int64", "float32"] = "float32"
-    fixed: bool | Literal["all but the first"] = False
+    data_type: DType = "float32"
+    fixed: bool | Literal["all but the first"] | frozenset[str] = False
     mask: str = ""
     joined: bool = False
     square: bool = False
@@ -34,25 +36,29 @@ class TensorSpec:
     minimum: int | None = None
     maximum: int | None = None
 
+    @property
+    def varying(self) -> tuple[str, ...]:
+        """Names of the dimensions that vary."""
+        names = tuple(self.dimensions)
+        if isinstance(self.fixed, frozenset):
+            return tuple(name for name in names if name not in self.fixed)
+        return names[:1] if self.fixed == "all but the first" else () if self.fixed else names
+
     def describe(self) -> model_pb2.TensorDescription:
         """As a description has it."""
-        first = "size" if self.fixed is True else "maximum"
-        keys = [first, *["size" if self.fixed else "maximum"] * (len(self.dimensions) - 1)]
         described = model_pb2.TensorDescription(
             name=self.name,
             data_type=number_of(values_pb2.DataType, self.data_type, what="a tensor's data type"),
             dimensions=[
-                model_pb2.Dimension(name=name, **{key: size})
-                for key, (name, size) in zip(keys, self.dimensions.items(), strict=True)
+                model_pb2.Dimension(name=name, **{"maximum" if name in self.varying else "size": size})
+                for name, size in self.dimensions.items()
                 for _ in range(1 + self.square)
             ],
+            minimum=self.minimum,
+            maximum=self.maximum,
         )
-        if self.mask and len(self.dimensions) > 1:
+        if self.mask and len(self.varying) > 1:
             described.fill = 0
-        if self.minimum is not None:
-            described.minimum = self.minimum
-        if self.maximum is not None:
-            described.maximum = self.maximum
         return described
 
     def binding(self) -> bundle_pb2.TensorBinding:

@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from limelight.base.enums import number_of
 from limelight.v1 import model_pb2
 from limelight_bundle.v1 import bundle_pb2
 from limelight_models.cards.inputs.base import Input, TensorSpec
 from limelight_models.cards.labels import LabelSet
+
+# Handling of another aspect ratio, and the filter of a change of size.
+Fit = Literal["stretch", "cover", "contain"]
+Resampling = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 
 
 class PictureSizes(Protocol):
@@ -25,9 +30,10 @@ class PictureSizes(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageInput(Input):
-    """An image file -> `pixels` float32 [channel, row, column].
+    """An image file -> `tensor` float32 [channel, row, column].
 
-    mean, deviation: of pixels from 0 to 1, one a channel.
+    mean, deviation: of pixels times `scale`, one a channel. fit: handling of another aspect ratio. resized: rows and
+    columns before it is cut to its size from its centre.
     """
 
     name: str = "image"
@@ -36,6 +42,11 @@ class ImageInput(Input):
     columns: int
     mean: Sequence[float]
     deviation: Sequence[float]
+    tensor: str = "pixels"
+    fit: Fit | Literal["cover_floor"] = "stretch"
+    resampling: Resampling = "bilinear"
+    scale: float = 1 / 255
+    resized: tuple[int, int] | None = None
     kind = model_pb2.INPUT_KIND_IMAGE
 
     @classmethod
@@ -46,21 +57,26 @@ class ImageInput(Input):
     @property
     def tensors(self) -> Sequence[TensorSpec]:
         sizes = {"channel": len(self.mean), "row": self.rows, "column": self.columns}
-        return [TensorSpec(name="pixels", dimensions=sizes, fixed=True)]
+        return [TensorSpec(name=self.tensor, dimensions=sizes, fixed=True)]
 
     @property
     def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
-        decode = bundle_pb2.DecodeImage(channels=len(self.mean))
+        rows, columns = self.resized or (self.rows, self.columns)
         resize = bundle_pb2.ResizeImage(
-            rows=self.rows,
-            columns=self.columns,
-            fit=bundle_pb2.FIT_STRETCH,
-            resampling=bundle_pb2.RESAMPLING_BILINEAR,
+            rows=rows,
+            columns=columns,
+            fit=number_of(bundle_pb2.Fit, self.fit, what=f"the fit of {self.name!r}"),
+            resampling=number_of(bundle_pb2.Resampling, self.resampling, what=f"the resampling of {self.name!r}"),
         )
-        normalise = bundle_pb2.NormaliseImage(scale=1 / 255, mean=self.mean, deviation=self.deviation, tensor="pixels")
+        is_cut = self.fit == "cover_floor" or (rows, columns) != (self.rows, self.columns)
+        crop = bundle_pb2.CropImage(rows=self.rows, columns=self.columns)
+        normalise = bundle_pb2.NormaliseImage(
+            scale=self.scale, mean=self.mean, deviation=self.deviation, tensor=self.tensor
+        )
         return [
-            bundle_pb2.PreprocessingStep(decode_image=decode),
+            bundle_pb2.PreprocessingStep(decode_image=bundle_pb2.DecodeImage(channels=len(self.mean))),
             bundle_pb2.PreprocessingStep(resize_image=resize),
+            *([bundle_pb2.PreprocessingStep(crop_image=crop)] if is_cut else []),
             bundle_pb2.PreprocessingStep(normalise_image=normalise),
         ]
 

@@ -1,7 +1,7 @@
 """Texts as inputs: one, a document of sentences, lines or words, two beside each other, two joined."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from limelight.v1 import model_pb2
@@ -27,7 +27,8 @@ class _TokenisedInput(Input):
 class TextInput(_TokenisedInput):
     """A text -> `<prefix>_ids` [token] and `<prefix>_mask`.
 
-    dimension: name of the axis; special_tokens: whether the tokenizer adds its own (an end, say).
+    dimension: name of the axis; special_tokens: whether the tokenizer adds its own (an end, say). segments: number of
+    segments that the model tells apart, in `segment_tensor`; 0 for a model without them.
     """
 
     name: str = "text"
@@ -36,6 +37,7 @@ class TextInput(_TokenisedInput):
     prefix: str = "token"
     dimension: str = "token"
     special_tokens: bool = False
+    segments: int = 0
     optional: bool = False
     kind = model_pb2.INPUT_KIND_TEXT
 
@@ -50,18 +52,37 @@ class TextInput(_TokenisedInput):
         return f"{self.prefix}_mask"
 
     @property
+    def segment_tensor(self) -> str:
+        """The tensor of segment ids; empty where there is none."""
+        return "segment_ids" if self.segments else ""
+
+    @property
     def tensors(self) -> Sequence[TensorSpec]:
-        return [self.tokenizer.ids(self.tensor, self.mask, {self.dimension: self.max_tokens})]
+        ids = self.tokenizer.ids(self.tensor, self.mask, {self.dimension: self.max_tokens})
+        if not self.segment_tensor:
+            return [ids]
+        return [ids, replace(ids, name=self.segment_tensor, mask="", minimum=0, maximum=self.segments - 1)]
 
     @property
     def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
-        return [_tokenize(self.tokenizer, self.tensor, special_tokens=self.special_tokens)]
+        return [
+            _tokenize(self.tokenizer, self.tensor, special_tokens=self.special_tokens, segments=self.segment_tensor)
+        ]
 
     def tokens(self, name: str = "tokens", *, words: bool = False) -> LabelSet:
         """Its tokens. words: whether answers state the word of each."""
         return LabelSet(
             name=name, kind="tokens", input=self.name, tensor=self.tensor, dimension=self.dimension, words=words
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedPairInput(TextInput):
+    """Two texts as one sequence with the tokenizer's special tokens -> `token_ids` [token] and `token_mask`."""
+
+    name: str = "pair"
+    special_tokens: bool = True
+    kind = model_pb2.INPUT_KIND_PAIR
 
 
 def forced_target(tokenizer: Tokenizer, max_new_tokens: int, *, special_tokens: bool = True) -> TextInput:
@@ -196,45 +217,6 @@ class PairInput(_TokenisedInput):
     @property
     def label_sets(self) -> Sequence[LabelSet]:
         return [self.first, self.second]
-
-
-@dataclass(frozen=True, kw_only=True)
-class JoinedPairInput(_TokenisedInput):
-    """Two texts as one sequence with the tokenizer's special tokens -> `token_ids` [token] and `token_mask`.
-
-    segments: number of segments that the model tells apart, in `segment_ids` [token]; 0 for a model without them.
-    """
-
-    name: str = "pair"
-    summary: str
-    max_tokens: int
-    segments: int = 0
-    kind = model_pb2.INPUT_KIND_PAIR
-    tensor: ClassVar[str] = "token_ids"
-    segment_tensor: ClassVar[str] = "segment_ids"
-    dimension: ClassVar[str] = "token"
-
-    @property
-    def tensors(self) -> Sequence[TensorSpec]:
-        dimensions = {self.dimension: self.max_tokens}
-        ids = self.tokenizer.ids(self.tensor, "token_mask", dimensions)
-        if not self.segments:
-            return [ids]
-        segments = TensorSpec(
-            name=self.segment_tensor, data_type="int64", dimensions=dimensions, minimum=0, maximum=self.segments - 1
-        )
-        return [ids, segments]
-
-    @property
-    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
-        segments = self.segment_tensor if self.segments else ""
-        return [_tokenize(self.tokenizer, self.tensor, special_tokens=True, segments=segments)]
-
-    def tokens(self, name: str = "tokens", *, words: bool = False) -> LabelSet:
-        """The tokens of both texts. words: whether answers state the word of each."""
-        return LabelSet(
-            name=name, kind="tokens", input=self.name, tensor=self.tensor, dimension=self.dimension, words=words
-        )
 
 
 def _tokenize(

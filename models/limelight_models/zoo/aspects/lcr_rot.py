@@ -4,28 +4,19 @@ The paper's figure, from the bottom: words of the three parts, a bidirectional L
 target to its surroundings and back (LCR-Rot, Zheng & Xia 2018), repeated in hops, classes of the four vectors.
 """
 
-from dataclasses import dataclass
-
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention
 from limelight_models.attention.features import Rotation, Rotatory, RotatoryWeights
 from limelight_models.attention.score import ActivatedGeneral
 from limelight_models.blocks.recurrent import BiLstm
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.labels import numbered
-from limelight_models.cards.maps import Attends, maps_of
+from limelight_models.cards.language import Attends, maps_of, numbered
 from limelight_models.cards.parts import PARTS, parts_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import aspects, rows
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 from limelight_models.tasks.aspects import ClassifyTargets
 from limelight_models.tasks.heads import Scores
-from limelight_models.training.prepared import of_texts
 
 # The attentions of one turn, with the part that each of them looks at.
 LOOKS = {"left": "left", "right": "right", "left_target": "target", "right_target": "target"}
@@ -37,18 +28,14 @@ ABOUT = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class LcrRotConfig:
+class LcrRotConfig(TextSizes):
     """Sizes. The paper has d_embedding 300 (GloVe, kept as it is), d_hidden 300 in each direction, and 3 hops."""
 
-    vocabulary: int
-    classes: int
     hops: int = 3
     d_embedding: int = 64
     d_hidden: int = 48
     dropout: float = 0.5
     max_tokens: int = 96
-    max_characters: int = 20_000
 
 
 class LcrRotHop(Network):
@@ -97,53 +84,32 @@ def card(network: LcrRotHop, blueprint: Blueprint[LcrRotConfig]) -> Card:
         name: Attends(hops, parts[LOOKS[name]].tokens(LOOKS[name]), f"In each hop, {ABOUT[name]}.", kind="pool")
         for name in RotatoryWeights._fields
     }
-    return describe(
+    return blueprint.card(
+        network,
         title="LCR-Rot-hop" if config.hops > 1 else "LCR-Rot",
         summary="Tells what a sentence says of a target in it; attention turns between it and what stands around.",
         inputs=list(parts.values()),
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.rotatory, maps),
-        taxonomy=Taxonomy(
-            features="rotatory",
-            scoring="activated general",
-            query="specialised",
-            multiplicity="multi-hop" if config.hops > 1 else "singular",
-        ),
-        citation=Citation(
-            "Wallaart, Frasincar",
-            "A Hybrid Approach for Aspect-Based Sentiment Analysis Using a Lexicalized Domain Ontology and "
-            "Attentional Neural Models",
-            2019,
-            "ESWC",
-        ),
-        config=config,
+        taxonomy={
+            "features": "rotatory",
+            "scoring": "activated general",
+            "query": "specialised",
+            "multiplicity": "multi-hop" if config.hops > 1 else "singular",
+        },
+        citation="Wallaart, Frasincar (2019): A Hybrid Approach for Aspect-Based Sentiment Analysis Using a "
+        "Lexicalized Domain Ontology and Attentional Neural Models. ESWC",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, hops=2, d_embedding=8, d_hidden=6, dropout=0.0),
-    "demo": Preset(
-        settings=Settings(epochs=8, batch_size=32, learning_rate=4e-3, patience=2),
-        sizes={"d_embedding": 24, "d_hidden": 16, "dropout": 0.1},
-        vocabulary=500,
-    ),
-    "full": Preset(settings=Settings(epochs=6, batch_size=64, learning_rate=3e-3, patience=2), vocabulary=8000),
-    "paper": Preset(
-        settings=Settings(epochs=200, batch_size=20, learning_rate=1e-3, patience=20),
-        sizes={"d_embedding": 300, "d_hidden": 300},
-        vocabulary=20_000,
-    ),
+    "demo": preset(8, 32, 4e-3, patience=2, vocabulary=500, d_embedding=24, d_hidden=16, dropout=0.1),
+    "full": preset(6, 64, 3e-3, patience=2, vocabulary=8000),
+    "paper": preset(200, 20, 1e-3, patience=20, vocabulary=20_000, d_embedding=300, d_hidden=300),
 }
 
-LCR_ROT_HOP = Recipe(
-    config=LcrRotConfig,
-    network=LcrRotHop,
-    card=card,
-    task=ClassifyTargets(),
-    data=rows.ASPECTS,
-    builtin=aspects.dataset,
-    prepare=of_texts(LcrRotConfig),
-    presets=PRESETS,
+LCR_ROT_HOP = classifying_texts(
+    LcrRotConfig, LcrRotHop, card, PRESETS, builtin=aspects.dataset, task=ClassifyTargets(), data=rows.ASPECTS
 )
 # One rotation, as in LCR-Rot: what repeating it is compared with.
 LCR_ROT_HOP_ONE = LCR_ROT_HOP.changed(hops=1)

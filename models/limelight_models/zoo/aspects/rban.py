@@ -8,7 +8,6 @@ read beside the average of the question, where the paper is given the aspect.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -21,34 +20,23 @@ from limelight_models.attention.features import FineWeights, Parallel, Perceptro
 from limelight_models.attention.flat import average
 from limelight_models.attention.signals import reinforce_loss, selection_cost, selection_log_probability
 from limelight_models.blocks.recurrent import BiLstm
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import Noise, PairInput
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, Noise, maps_of, one
 from limelight_models.data import aspects, rows
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 from limelight_models.tasks.aspects import ClassifyTargets
 from limelight_models.tasks.heads import Scores
-from limelight_models.training.prepared import of_texts
 
 SIDES = ("first", "second")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RbanConfig:
+class RbanConfig(TextSizes):
     """Sizes. samplers: whether words are selected; without, attention is soft over all of them.
 
     soft: steps of training with all words, before samplers draw: they learn what is worth keeping from what has learned
     to read. start: log-odds of keeping a word then; 2 begins with nine of ten. price: what keeping every word costs.
     """
 
-    vocabulary: int
-    classes: int
     samplers: bool = True
     soft: int = 500
     d_embedding: int = 64
@@ -58,7 +46,6 @@ class RbanConfig:
     price: float = 0.01
     dropout: float = 0.5
     max_tokens: int = 128
-    max_characters: int = 20_000
 
 
 class Rban(Network):
@@ -142,67 +129,48 @@ class Rban(Network):
 def card(network: Rban, blueprint: Blueprint[RbanConfig]) -> Card:
     """Describe the network."""
     config = network.config
-    pair = PairInput(
-        summary="A question about a thing, and the answer to it, which may speak of others too.",
-        tokenizer=blueprint.tokenizer(),
-        max_tokens=config.max_tokens,
-    )
+    pair = blueprint.pair("A question about a thing, and the answer to it, which may speak of others too.")
     fits = "How well each word of the question fits each of the answer; it says which words are brought over."
     maps = {
         "question": Attends(one("question"), pair.first, "How much each word of the question counts.", kind="co"),
         "answer": Attends(one("answer"), pair.second, "How much each word of the answer counts.", kind="co"),
         "affinity": Attends(pair.first, pair.second, fits, kind="co"),
     }
-    return describe(
+    return blueprint.card(
+        network,
         title="Reinforced bidirectional attention network",
         summary="Tells what an answer thinks of the thing that a question is about, by words that two samplers keep.",
         inputs=[pair],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.attention, maps),
-        taxonomy=Taxonomy(
-            features="parallel co-attention",
-            scoring="additive",
-            alignment="reinforced" if config.samplers else "global",
-            query="specialised",
-        ),
-        citation=Citation(
-            "Wang, Sun, Li, Liu, Si, Zhang, Zhou",
-            "Aspect Sentiment Classification Towards Question-Answering with Reinforced Bidirectional Attention "
-            "Network",
-            2019,
-            "ACL",
-        ),
+        taxonomy={
+            "features": "parallel co-attention",
+            "scoring": "additive",
+            "alignment": "reinforced" if config.samplers else "global",
+            "query": "specialised",
+        },
+        citation="Wang, Sun, Li, Liu, Si, Zhang, Zhou (2019): Aspect Sentiment Classification Towards "
+        "Question-Answering with Reinforced Bidirectional Attention Network. ACL",
         noise=[Noise(name=f"{side}_noise", axes={side: 0}, most=config.max_tokens) for side in network.samplers],
-        config=config,
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, d_attention=6, dropout=0.0, soft=0),
-    "demo": Preset(
-        settings=Settings(epochs=10, batch_size=32, learning_rate=4e-3, patience=3),
-        sizes={"d_embedding": 24, "d_hidden": 16, "d_attention": 24, "dropout": 0.1},
-        vocabulary=500,
-    ),
-    "full": Preset(settings=Settings(epochs=6, batch_size=64, learning_rate=4e-3, patience=2), vocabulary=8000),
+    "demo": preset(10, 32, 4e-3, patience=3, vocabulary=500, d_embedding=24, d_hidden=16, d_attention=24, dropout=0.1),
+    "full": preset(6, 64, 4e-3, patience=2, vocabulary=8000),
     # The surveys do not give the paper's sizes: these are those of LCR-Rot-hop's paper, which has the same task without
     # questions, with attention of the size of its states.
-    "paper": Preset(
-        settings=Settings(epochs=200, batch_size=20, learning_rate=1e-3, patience=20),
-        sizes={"d_embedding": 300, "d_hidden": 300, "d_attention": 300},
-        vocabulary=20_000,
-    ),
+    "paper": preset(200, 20, 1e-3, patience=20, vocabulary=20_000, d_embedding=300, d_hidden=300, d_attention=300),
 }
 
-RBAN = Recipe(
-    config=RbanConfig,
-    network=Rban,
-    card=card,
+RBAN = classifying_texts(
+    RbanConfig,
+    Rban,
+    card,
+    PRESETS,
+    builtin=partial(aspects.dataset, form="questions"),
     task=ClassifyTargets(),
     data=rows.ASPECT_QUESTIONS,
-    builtin=partial(aspects.dataset, form="questions"),
-    prepare=of_texts(RbanConfig),
-    presets=PRESETS,
 )
 # Soft attention over all words: what keeping some of them is compared with.
 RBAN_SOFT = RBAN.changed(samplers=False)

@@ -5,8 +5,6 @@ probability and its reconstruction of the instance. The class is that of the cap
 words are those that its attention weighs most.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -16,36 +14,23 @@ from limelight_models.attention.queries.capsule import CapsuleAttention
 from limelight_models.attention.score import Dot
 from limelight_models.attention.signals.capsule import capsule_loss
 from limelight_models.blocks.recurrent import BiGru
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import TextInput
-from limelight_models.cards.labels import LabelSet
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.data import docstrings, rows
+from limelight_models.cards.language import Attends, Classes, LabelSet, maps_of
+from limelight_models.data import docstrings
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
-from limelight_models.training.prepared import of_texts
+from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 
 
-@dataclass(frozen=True, kw_only=True)
-class RnnCapsuleConfig:
+class RnnCapsuleConfig(TextSizes):
     """Sizes. The paper has d_embedding 300 (GloVe) and d_hidden 256 in each direction.
 
     reconstruct: whether capsules learn to reconstruct the instance as well (the paper's joint loss, eq. 8).
     """
 
-    vocabulary: int
-    classes: int
     d_embedding: int = 64
     d_hidden: int = 48
     dropout: float = 0.3
     reconstruct: bool = True
     max_tokens: int = 512
-    max_characters: int = 20_000
 
 
 class RnnCapsule(Network):
@@ -92,15 +77,11 @@ class RnnCapsule(Network):
 
 def card(network: RnnCapsule, blueprint: Blueprint[RnnCapsuleConfig]) -> Card:
     """Describe the network."""
-    config = network.config
-    text = TextInput(
-        summary="A text, such as a sentence or a review.",
-        tokenizer=blueprint.tokenizer(),
-        max_tokens=config.max_tokens,
-    )
+    text = blueprint.text("A text, such as a sentence or a review.")
     capsules = LabelSet(name="classes", kind="classes", names=blueprint.labels)
     about = "How much each word counts in the capsule of each class."
-    return describe(
+    return blueprint.card(
+        network,
         title="RNN-Capsule",
         summary="Classifies a text by one capsule a class, each with its own weights of the words and its probability.",
         inputs=[text],
@@ -109,42 +90,31 @@ def card(network: RnnCapsule, blueprint: Blueprint[RnnCapsuleConfig]) -> Card:
             Classes(labels=blueprint.labels, name="capsules", activation="sigmoid"),
         ],
         maps=maps_of(network.capsules, {"capsule": Attends(capsules, text.tokens(), about, kind="pool")}),
-        taxonomy=Taxonomy(scoring="multiplicative", query="self-attentive", multiplicity="capsule"),
-        citation=Citation("Wang, Sun, Han, Liu, Zhu", "Sentiment Analysis by Capsules", 2018, "WWW"),
-        config=config,
+        taxonomy={"scoring": "multiplicative", "query": "self-attentive", "multiplicity": "capsule"},
+        citation="Wang, Sun, Han, Liu, Zhu (2018): Sentiment Analysis by Capsules. WWW",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, dropout=0.1),
-    "demo": Preset(
-        settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=4),
-        sizes={"d_embedding": 32, "d_hidden": 24, "dropout": 0.5, "max_tokens": 128},
-        vocabulary=3000,
-    ),
-    "full": Preset(
-        settings=Settings(epochs=8, batch_size=32, learning_rate=3e-3, patience=3),
-        sizes={"dropout": 0.4},
-        vocabulary=8000,
-    ),
+    "demo": preset(8, 16, 4e-3, vocabulary=3000, d_embedding=32, d_hidden=24, dropout=0.5, max_tokens=128),
+    "full": preset(8, 32, 3e-3, patience=3, vocabulary=8000, dropout=0.4),
     # The authors' code for film reviews, whose network is an LSTM of two layers over words that GloVe has made; those
     # learn a tenth as fast.
-    "paper": Preset(
-        settings=Settings(epochs=60, batch_size=64, learning_rate=1e-3, weight_decay=0.0, patience=10),
-        sizes={"d_embedding": 300, "d_hidden": 256, "dropout": 0.5, "max_tokens": 64},
+    "paper": preset(
+        60,
+        64,
+        1e-3,
+        weight_decay=0.0,
+        patience=10,
         vocabulary=30_000,
+        d_embedding=300,
+        d_hidden=256,
+        dropout=0.5,
+        max_tokens=64,
     ),
 }
 
-RNN_CAPSULE = Recipe(
-    config=RnnCapsuleConfig,
-    network=RnnCapsule,
-    card=card,
-    task=Classify(),
-    data=rows.TEXTS,
-    builtin=docstrings.texts,
-    prepare=of_texts(RnnCapsuleConfig),
-    presets=PRESETS,
-)
+RNN_CAPSULE = classifying_texts(RnnCapsuleConfig, RnnCapsule, card, PRESETS, builtin=docstrings.texts)
 # The same with the loss of the probabilities alone: what learning to reconstruct is compared with.
 RNN_CAPSULE_PROBABILITY = RNN_CAPSULE.changed(reconstruct=False)

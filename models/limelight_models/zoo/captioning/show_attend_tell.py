@@ -9,7 +9,7 @@ told of them, where its config says so, and goes on learning with the rest.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -20,30 +20,24 @@ from limelight_models.attention.score import Additive
 from limelight_models.attention.score.prepared import PreparedKeys
 from limelight_models.attention.signals import MovingBaseline, doubly_stochastic_penalty, reinforce_loss
 from limelight_models.blocks.cells import Cells
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import ImageInput, Noise, forced_target
 from limelight_models.cards.labels import output_steps
 from limelight_models.cards.maps import Attends, maps_of
 from limelight_models.cards.results import State, Written
-from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import rows, tokenizers
 from limelight_models.data.canvas import captions
 from limelight_models.data.dataset import Dataset
 from limelight_models.data.images import grey_levels
 from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, Preset, Recipe, Sizes, fitting, preset, tiny
+from limelight_models.recipes.vision_pretraining import learn_to_see
 from limelight_models.tasks.generate import Generate
-from limelight_models.training.prepared import fitting
-from limelight_models.zoo.vision_pretraining import learn_to_see
 
 TARGET = "target.json"
 _OPEN = 3.0  # the gate, to begin with: closed, it would let no gradient through to where to look
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShowAttendTellConfig:
+class ShowAttendTellConfig(Sizes):
     """Sizes. The paper has VGG's 14 × 14 regions of 512 features, d_embedding 512 and d_state up to 1800.
 
     begin, end: the token put in first, and the one that ends a sequence. channels, strides: of the encoder's layers,
@@ -232,21 +226,17 @@ def card(network: ShowAttendTell, blueprint: Blueprint[ShowAttendTellConfig]) ->
     )
     about = "Where the decoder looked in the picture before it put out each token."
     cross = Attends(written.steps, cells, about, features=network.encoder.d_out)
-    return describe(
+    return blueprint.card(
+        network,
         title="Show, attend and tell",
         summary="Describes a picture word by word, looking at a part of it before each one.",
         inputs=[image, target],
         results=[written],
         maps=maps_of(network.attention, {"decoder.cross": cross}),
-        taxonomy=Taxonomy(scoring="additive", alignment="hard" if config.hard else "global"),
-        citation=Citation(
-            "Xu, Ba, Kiros, Cho, Courville, Salakhutdinov, Zemel, Bengio",
-            "Show, Attend and Tell: Neural Image Caption Generation with Visual Attention",
-            2015,
-            "ICML",
-        ),
+        taxonomy={"scoring": "additive", "alignment": "hard" if config.hard else "global"},
+        citation="Xu, Ba, Kiros, Cho, Courville, Salakhutdinov, Zemel, Bengio (2015): Show, Attend and Tell: "
+        "Neural Image Caption Generation with Visual Attention. ICML",
         noise=[Noise(axes={cells.name: cells.axis.size})] if config.hard else [],
-        config=config,
     )
 
 
@@ -271,37 +261,42 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[ShowAttendTellConfig]
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6), strides=(2,), d_embedding=6, d_state=8, d_attention=6),
-    "demo": Preset(
-        settings=Settings(epochs=7, batch_size=32, learning_rate=2e-3, patience=7),
-        sizes={"taught": True},
-        vocabulary=150,
-    ),
-    "full": Preset(
-        settings=Settings(epochs=20, batch_size=64, learning_rate=2e-3, patience=5),
-        sizes={"channels": (32, 64, 128), "d_embedding": 96, "d_state": 256, "d_attention": 128, "dropout": 0.3},
+    "demo": preset(7, 32, 2e-3, patience=7, vocabulary=150, taught=True),
+    "full": preset(
+        20,
+        64,
+        2e-3,
+        patience=5,
         vocabulary=4000,
+        channels=(32, 64, 128),
+        d_embedding=96,
+        d_state=256,
+        d_attention=128,
+        dropout=0.3,
     ),
     # The authors' for COCO, on pictures of 224 × 224: 14 × 14 regions of 512 features. Theirs are those of VGG, which
     # has learned ImageNet and stays as it is; these are of five plain convolutions, of grey pictures, and learn.
-    "paper": Preset(
-        settings=Settings(epochs=50, batch_size=64, learning_rate=2e-4, weight_decay=0.0, patience=10),
-        sizes={
-            "channels": (64, 128, 256, 512, 512),
-            "strides": (2, 2, 2, 2),
-            "d_embedding": 512,
-            "d_state": 1800,
-            "d_attention": 512,
-            "dropout": 0.5,
-            "doubly": 1.0,
-        },
+    "paper": preset(
+        50,
+        64,
+        2e-4,
+        weight_decay=0.0,
+        patience=10,
         vocabulary=10_000,
+        channels=(64, 128, 256, 512, 512),
+        strides=(2, 2, 2, 2),
+        d_embedding=512,
+        d_state=1800,
+        d_attention=512,
+        dropout=0.5,
+        doubly=1.0,
     ),
 }
 
 SHOW_ATTEND_TELL = Recipe(
-    config=ShowAttendTellConfig,
-    network=ShowAttendTell,
-    card=card,
+    ShowAttendTellConfig,
+    ShowAttendTell,
+    card,
     task=Generate(),
     data=rows.CAPTIONS,
     builtin=captions.dataset,

@@ -5,7 +5,6 @@ at each of these levels co-attention with the picture's regions; and the answer,
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -15,22 +14,15 @@ from limelight_models.attention.controls import UniformAggregate
 from limelight_models.attention.features import Alternating, Parallel, Perceptron, TanhBilinear
 from limelight_models.attention.score import Additive
 from limelight_models.blocks.cells import Cells
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, preset, tiny
 from limelight_models.zoo.co_attention.vqa import FILE, Lstm, VqaConfig, Words, answering, of_picture
 
 LEVELS = ("word", "phrase", "question")
 GRAMS = (1, 2, 3)
 
 
-@dataclass(frozen=True, kw_only=True)
 class HieCoAttConfig(VqaConfig):
     """Sizes. The paper has d 512 everywhere, 196 regions of VGG-19 or ResNet, and dropout 0.5.
 
@@ -155,42 +147,39 @@ def card(network: HieCoAtt, blueprint: Blueprint[HieCoAttConfig]) -> Card:
     parallel_ = isinstance(network.levels[LEVELS[0]], Parallel)
     order = ("words", "regions", "affinity") if parallel_ else ("start", "regions", "words")
     maps = {f"{{}}.{name}": Attends(*about[name], kind="co") for name in order}
-    return describe(
+    return blueprint.card(
+        network,
         title="Hierarchical question-image co-attention",
         summary="Answers questions about pictures: words, phrases and the question each look at regions, and are looked"
         " at.",
         inputs=[picture, question],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.levels, maps),
-        taxonomy=Taxonomy(
-            scoring="additive", features="parallel co-attention", levels="hierarchical", query="specialised"
-        ),
-        citation=Citation(
-            "Lu, Yang, Batra, Parikh",
-            "Hierarchical Question-Image Co-Attention for Visual Question Answering",
-            2016,
-            "NeurIPS",
-        ),
-        config=config,
+        taxonomy={
+            "scoring": "additive",
+            "features": "parallel co-attention",
+            "levels": "hierarchical",
+            "query": "specialised",
+        },
+        citation="Lu, Yang, Batra, Parikh (2016): Hierarchical Question-Image Co-Attention for Visual Question "
+        "Answering. NeurIPS",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, d_attention=6, d_answer=8, around=1),
-    "demo": Preset(
-        settings=Settings(epochs=12, batch_size=32, learning_rate=1e-3, patience=4),
-        sizes={"dropout": 0.1, "taught": True},
-        vocabulary=500,
-    ),
-    "full": Preset(
-        settings=Settings(epochs=20, batch_size=32, learning_rate=1e-3, patience=5),
-        sizes={"d": 96, "d_attention": 96, "d_answer": 192, "dropout": 0.3},
-        vocabulary=8000,
-    ),
-    "paper": Preset(
-        settings=Settings(epochs=256, batch_size=300, learning_rate=4e-4, weight_decay=0.0, patience=5),
-        sizes={"d": 512, "d_attention": 512, "d_answer": 1024, "dropout": 0.5},
+    "demo": preset(12, 32, 1e-3, vocabulary=500, taught=True),
+    "full": preset(20, 32, 1e-3, patience=5, vocabulary=8000, d=96, d_attention=96, d_answer=192, dropout=0.3),
+    "paper": preset(
+        256,
+        300,
+        4e-4,
+        weight_decay=0.0,
+        patience=5,
         vocabulary=15_000,
+        d=512,
+        d_attention=512,
+        d_answer=1024,
+        dropout=0.5,
     ),
 }
 
@@ -201,9 +190,5 @@ HIECOATT_ALTERNATING = HIECOATT.with_parts(co_attention=alternating)
 # The paper's ablations: attention over one of the two inputs alone.
 HIECOATT_QUESTION, HIECOATT_IMAGE = (HIECOATT.with_parts(co_attention=each) for each in (over_words, over_regions))
 # Smaller, for the demo, and taught where the answer is to be seen (Liu et al. 2017).
-_SMALL = Preset(
-    settings=Settings(epochs=14, batch_size=32, learning_rate=2e-3, patience=4),
-    sizes={"channels": (16, 32, 40), "d": 40, "d_attention": 40, "d_answer": 80, "taught": True},
-    vocabulary=500,
-)
+_SMALL = preset(14, 32, 2e-3, vocabulary=500, channels=(16, 32, 40), d=40, d_attention=40, d_answer=80, taught=True)
 HIECOATT_SUPERVISED = HIECOATT.but(presets={**PRESETS, "demo": _SMALL}).supervised(0.3)

@@ -5,8 +5,6 @@ cross-modality encoder; the answer. The paper's learns from captions and questio
 an eye that knows digits. What it answers by is a token in front of the words, here the last word.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -18,18 +16,12 @@ from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.blocks.cells import Cells
 from limelight_models.blocks.regions import PlacedRegions
 from limelight_models.blocks.transformer import AddAndNorm
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
 from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, preset, tiny
 from limelight_models.zoo.co_attention.vqa import FILE, BertVqaConfig, PlacedWords, answering, last_word, of_picture
 
 
-@dataclass(frozen=True, kw_only=True)
 class LxmertConfig(BertVqaConfig):
     """Sizes. The paper has d 768, 12 heads, d_hidden 3072; 9 layers of words, 5 of regions, 5 crossing; 36 regions.
 
@@ -134,41 +126,28 @@ def card(network: Lxmert, blueprint: Blueprint[LxmertConfig]) -> Card:
         "words.{}.self": Attends(words, words, "Which words each word looks at in crossing layer {}."),
         "regions.{}.self": Attends(cells, cells, "Which regions each region looks at in crossing layer {}."),
     }
-    return describe(
+    return blueprint.card(
+        network,
         title="LXMERT",
         summary="Answers questions about pictures by words and regions that look at each other, layer by layer.",
         inputs=[picture, question],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.text, text) | maps_of(network.picture, seen) | maps_of(network.crossing, crossing),
-        taxonomy=Taxonomy(
-            scoring="scaled multiplicative",
-            features="parallel co-attention",
-            query=("self-attentive", "specialised"),
-            multiplicity="multi-head",
-        ),
-        citation=Citation(
-            "Tan, Bansal", "LXMERT: Learning Cross-Modality Encoder Representations from Transformers", 2019, "EMNLP"
-        ),
-        config=config,
+        taxonomy={
+            "scoring": "scaled multiplicative",
+            "features": "parallel co-attention",
+            "query": ("self-attentive", "specialised"),
+            "multiplicity": "multi-head",
+        },
+        citation="Tan, Bansal (2019): LXMERT: Learning Cross-Modality Encoder Representations from Transformers. EMNLP",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, heads=2, d_hidden=8, around=1),
-    "demo": Preset(
-        settings=Settings(epochs=20, batch_size=32, learning_rate=5e-4, patience=4),
-        sizes={"taught": True},
-        vocabulary=500,
-    ),
-    "full": Preset(
-        settings=Settings(epochs=20, batch_size=32, learning_rate=5e-4, patience=5),
-        sizes={"d": 96, "d_hidden": 384, "dropout": 0.2},
-        vocabulary=8000,
-    ),
-    "paper": Preset(
-        settings=Settings(epochs=4, batch_size=32, learning_rate=5e-5, patience=4),
-        sizes={"d": 768, "word_layers": 9, "region_layers": 5, "layers": 5, "heads": 12, "d_hidden": 3072},
-        vocabulary=30_000,
+    "demo": preset(20, 32, 5e-4, vocabulary=500, taught=True),
+    "full": preset(20, 32, 5e-4, patience=5, vocabulary=8000, d=96, d_hidden=384, dropout=0.2),
+    "paper": preset(
+        4, 32, 5e-5, vocabulary=30_000, d=768, word_layers=9, region_layers=5, layers=5, heads=12, d_hidden=3072
     ),
 }
 

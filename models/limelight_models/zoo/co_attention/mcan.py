@@ -4,8 +4,6 @@ Fig. 4 of the paper, from the left: regions, and words read by an LSTM; a cascad
 which words attend to words, regions to regions and to words; attentional reduction of both; fusion; the answer.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -17,19 +15,12 @@ from limelight_models.attention.score import ScaledDot, SelfAttentive
 from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.blocks.cells import Cells
 from limelight_models.blocks.transformer import AddAndNorm, FeedForward, PostNormLayer
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, preset, tiny
 from limelight_models.zoo.co_attention.vqa import FILE, Lstm, VqaConfig, Words, answering, of_picture
 
 
-@dataclass(frozen=True, kw_only=True)
 class McanConfig(VqaConfig):
     """Sizes. The paper has d 512, 6 layers, 8 heads, d_hidden 2048, d_fused 1024, and 10 to 100 detected regions.
 
@@ -140,44 +131,32 @@ def card(network: Mcan, blueprint: Blueprint[McanConfig]) -> Card:
         {f"{name}s.pool": Attends(whole, keys, f"How much each {name} counts for the answer.", features=config.d)}
         for name, keys in (("word", words), ("region", cells))
     )
-    return describe(
+    return blueprint.card(
+        network,
         title="Deep modular co-attention network",
         summary="Answers questions about pictures by layers of attention within and between words and regions.",
         inputs=[picture, question],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.asking, asking)
         | maps_of(network.looking, looking)
         | maps_of(network.reduce_words, said)
         | maps_of(network.reduce_regions, seen),
-        taxonomy=Taxonomy(
-            scoring=("scaled multiplicative", "additive"),
-            features="parallel co-attention",
-            query=("self-attentive", "specialised"),
-            multiplicity="multi-head",
-        ),
-        citation=Citation(
-            "Yu, Yu, Cui, Tao, Tian", "Deep Modular Co-Attention Networks for Visual Question Answering", 2019, "CVPR"
-        ),
-        config=config,
+        taxonomy={
+            "scoring": ("scaled multiplicative", "additive"),
+            "features": "parallel co-attention",
+            "query": ("self-attentive", "specialised"),
+            "multiplicity": "multi-head",
+        },
+        citation="Yu, Yu, Cui, Tao, Tian (2019): Deep Modular Co-Attention Networks for Visual Question Answering. "
+        "CVPR",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, heads=2, d_hidden=8, d_fused=8),
-    "demo": Preset(
-        settings=Settings(epochs=20, batch_size=32, learning_rate=5e-4, patience=4),
-        sizes={"taught": True, "dropout": 0.1},
-        vocabulary=500,
-    ),
-    "full": Preset(
-        settings=Settings(epochs=20, batch_size=32, learning_rate=1e-3, patience=5),
-        sizes={"d": 96, "d_hidden": 384, "d_fused": 192, "layers": 3, "dropout": 0.2},
-        vocabulary=8000,
-    ),
-    "paper": Preset(
-        settings=Settings(epochs=13, batch_size=64, learning_rate=1e-4, weight_decay=0.0),
-        sizes={"d": 512, "d_hidden": 2048, "d_fused": 1024, "layers": 6, "heads": 8},
-        vocabulary=20_000,
+    "demo": preset(20, 32, 5e-4, vocabulary=500, taught=True),
+    "full": preset(20, 32, 1e-3, patience=5, vocabulary=8000, d=96, d_hidden=384, d_fused=192, layers=3, dropout=0.2),
+    "paper": preset(
+        13, 64, 1e-4, weight_decay=0.0, vocabulary=20_000, d=512, d_hidden=2048, d_fused=1024, layers=6, heads=8
     ),
 }
 

@@ -8,7 +8,6 @@ network's.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -17,23 +16,17 @@ from limelight_models.attention.features import ConcatProduct
 from limelight_models.blocks.cells import Cells
 from limelight_models.blocks.transformer import PostNormLayer, places
 from limelight_models.blocks.two_way import TwoWay
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
 from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import rows
 from limelight_models.data.canvas import films
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, Recipe, preset, tiny
+from limelight_models.recipes.vision_pretraining import learn_to_see
 from limelight_models.zoo.co_attention.vqa import ANSWER, FILE, VqaConfig, Words, frames_of, prepare
-from limelight_models.zoo.vision_pretraining import learn_to_see
 
 BOTH = ("question", "video")
 
 
-@dataclass(frozen=True, kw_only=True)
 class PsacConfig(VqaConfig):
     """Sizes. The authors' code has 36 frames, d 2048 for them, and 8 heads."""
 
@@ -151,55 +144,40 @@ def card(network: Psac, blueprint: Blueprint[PsacConfig]) -> Card:
         "frames.cross": Attends(frames, words, "Which words each frame listens to.", kind="co"),
         "words.cross": Attends(words, frames, "Which frames each word looks at.", kind="co"),
     }
-    return describe(
+    return blueprint.card(
+        network,
         title="Positional self-attention with co-attention",
         summary="Answers questions about films by attention among frames, among words, and between the two.",
         inputs=[film, question],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.over_frames.layers, of_frames)
         | maps_of(network.over_words.layers, of_words)
         | maps_of(network.co_attention, between),
-        taxonomy=Taxonomy(
-            scoring="scaled multiplicative",
-            features="parallel co-attention",
-            query=("self-attentive", "specialised"),
-            multiplicity=("singular", "multi-head"),
-        ),
-        citation=Citation(
-            "Li, Song, Gao, Liu, Huang, He, Gan",
-            "Beyond RNNs: Positional Self-Attention with Co-Attention for Video Question Answering",
-            2019,
-            "AAAI",
-        ),
-        config=config,
+        taxonomy={
+            "scoring": "scaled multiplicative",
+            "features": "parallel co-attention",
+            "query": ("self-attentive", "specialised"),
+            "multiplicity": ("singular", "multi-head"),
+        },
+        citation="Li, Song, Gao, Liu, Huang, He, Gan (2019): Beyond RNNs: Positional Self-Attention with "
+        "Co-Attention for Video Question Answering. AAAI",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, heads=2, d_hidden=8),
-    "demo": Preset(
-        settings=Settings(epochs=12, batch_size=32, learning_rate=5e-4, patience=4),
-        sizes={"taught": True},
-        vocabulary=500,
-    ),
-    "full": Preset(
-        settings=Settings(epochs=20, batch_size=32, learning_rate=1e-3, patience=5),
-        sizes={"d": 192, "d_hidden": 384, "dropout": 0.2},
-        vocabulary=8000,
-    ),
+    "demo": preset(12, 32, 5e-4, vocabulary=500, taught=True),
+    "full": preset(20, 32, 1e-3, patience=5, vocabulary=8000, d=192, d_hidden=384, dropout=0.2),
     # The authors' code for TGIF's questions about frames, of which a film has 36. Theirs are features of a ResNet, of
     # 2048, their words 364; here all have the size of the frames. Adam is in the place of Adamax.
-    "paper": Preset(
-        settings=Settings(epochs=100, batch_size=32, learning_rate=1e-3, weight_decay=0.0, patience=10, clip=0.25),
-        sizes={"d": 2048, "layers": 1, "heads": 8, "d_hidden": 512, "dropout": 0.1},
-        vocabulary=10_000,
+    "paper": preset(
+        100, 32, 1e-3, weight_decay=0.0, patience=10, clip=0.25, vocabulary=10_000, d=2048, heads=8, d_hidden=512
     ),
 }
 
 PSAC = Recipe(
-    config=PsacConfig,
-    network=Psac,
-    card=card,
+    PsacConfig,
+    Psac,
+    card,
     task=ANSWER,
     data=rows.QUESTIONS,
     builtin=films.dataset,

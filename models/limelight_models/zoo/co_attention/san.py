@@ -4,8 +4,6 @@ Fig. 1 of the paper, from the left: the picture as regions, the question as an L
 of which asks with what the ones before have found; the answer.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -14,19 +12,12 @@ from limelight_models.attention.flat import attend
 from limelight_models.attention.queries.transforms import AddContext
 from limelight_models.attention.score import Additive
 from limelight_models.blocks.cells import Cells
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, preset, tiny
 from limelight_models.zoo.co_attention.vqa import FILE, Lstm, VqaConfig, Words, answering, last_word, of_picture
 
 
-@dataclass(frozen=True, kw_only=True)
 class SanConfig(VqaConfig):
     """Sizes. The paper has 14 × 14 regions of VGGNet; its code has d 1024 and d_attention 512.
 
@@ -83,37 +74,24 @@ def card(network: StackedAttention, blueprint: Blueprint[SanConfig]) -> Card:
     picture, question = config.picture(), config.question(blueprint.files[FILE])
     cells = of_picture(picture, network.regions)
     about = "How much each region counts in attention layer {}, which asks with what those before have found."
-    return describe(
+    return blueprint.card(
+        network,
         title="Stacked attention network",
         summary="Answers questions about pictures by looking at their regions several times, one after the other.",
         inputs=[picture, question],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.hops, {"hop.{}": Attends(one("answer"), cells, about, kind="cross")}),
-        taxonomy=Taxonomy(scoring="additive", multiplicity="multi-hop" if config.hops > 1 else "singular"),
-        citation=Citation(
-            "Yang, He, Gao, Deng, Smola", "Stacked Attention Networks for Image Question Answering", 2016, "CVPR"
-        ),
-        config=config,
+        taxonomy={"scoring": "additive", "multiplicity": "multi-hop" if config.hops > 1 else "singular"},
+        citation="Yang, He, Gao, Deng, Smola (2016): Stacked Attention Networks for Image Question Answering. CVPR",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, d_attention=6, around=1),
-    "demo": Preset(
-        settings=Settings(epochs=12, batch_size=32, learning_rate=1e-3, patience=4),
-        sizes={"taught": True},
-        vocabulary=500,
-    ),
-    "full": Preset(
-        settings=Settings(epochs=20, batch_size=32, learning_rate=1e-3, patience=5),
-        sizes={"d": 96, "d_attention": 96, "dropout": 0.3},
-        vocabulary=8000,
-    ),
+    "demo": preset(12, 32, 1e-3, vocabulary=500, taught=True),
+    "full": preset(20, 32, 1e-3, patience=5, vocabulary=8000, d=96, d_attention=96, dropout=0.3),
     # Of the authors' code; Adam is in the place of descent with momentum.
-    "paper": Preset(
-        settings=Settings(epochs=50, batch_size=100, learning_rate=4e-4, weight_decay=0.0, patience=5, clip=10.0),
-        sizes={"d": 1024, "d_attention": 512, "dropout": 0.5},
-        vocabulary=15_000,
+    "paper": preset(
+        50, 100, 4e-4, weight_decay=0.0, patience=5, clip=10.0, vocabulary=15_000, d=1024, d_attention=512, dropout=0.5
     ),
 }
 

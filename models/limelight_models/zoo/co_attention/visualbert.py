@@ -5,7 +5,7 @@ Transformer over both; the answer. The paper's begins as BERT and learns from ca
 with an eye that knows digits. Its answer is the state of a masked token at the question's end, here of the last word.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -13,18 +13,12 @@ from torch import Tensor, nn
 from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.blocks.cells import Cells
 from limelight_models.blocks.transformer import PostNormLayer
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
 from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, preset, tiny
 from limelight_models.zoo.co_attention.vqa import FILE, BertVqaConfig, PlacedWords, answering, last_word, of_picture
 
 
-@dataclass(frozen=True, kw_only=True)
 class VisualBertConfig(BertVqaConfig):
     """Sizes. The paper has those of BERT: d 768, 12 layers, 12 heads, d_hidden 3072.
 
@@ -135,40 +129,23 @@ def card(network: VisualBert, blueprint: Blueprint[VisualBertConfig]) -> Card:
         "regions.{}.self": Attends(cells, cells, f"Which regions each region looks at in layer {{}}{part}."),
     }
     alone = {"words.{}.self": Attends(words, words, "What each word looks at among the words in layer {}.")}
-    return describe(
+    return blueprint.card(
+        network,
         title="VisualBERT",
         summary="Answers questions about pictures by one encoder, in which words and regions all look at each other.",
         inputs=[picture, question],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.alone, alone) | maps_of(network.joint, joint),
-        taxonomy=Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head"),
-        citation=Citation(
-            "Li, Yatskar, Yin, Hsieh, Chang",
-            "VisualBERT: A Simple and Performant Baseline for Vision and Language",
-            2019,
-            "arXiv:1908.03557",
-        ),
-        config=config,
+        taxonomy={"scoring": "scaled multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        citation="Li, Yatskar, Yin, Hsieh, Chang (2019): VisualBERT: A Simple and Performant Baseline for Vision "
+        "and Language. arXiv:1908.03557",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, heads=2, d_hidden=8, around=1),
-    "demo": Preset(
-        settings=Settings(epochs=20, batch_size=32, learning_rate=5e-4, patience=4),
-        sizes={"taught": True},
-        vocabulary=500,
-    ),
-    "full": Preset(
-        settings=Settings(epochs=20, batch_size=32, learning_rate=5e-4, patience=5),
-        sizes={"d": 96, "d_hidden": 384, "layers": 3, "dropout": 0.2},
-        vocabulary=8000,
-    ),
-    "paper": Preset(
-        settings=Settings(epochs=10, batch_size=64, learning_rate=2e-5, patience=10),
-        sizes={"d": 768, "layers": 12, "heads": 12, "d_hidden": 3072},
-        vocabulary=30_000,
-    ),
+    "demo": preset(20, 32, 5e-4, vocabulary=500, taught=True),
+    "full": preset(20, 32, 5e-4, patience=5, vocabulary=8000, d=96, d_hidden=384, layers=3, dropout=0.2),
+    "paper": preset(10, 64, 2e-5, patience=10, vocabulary=30_000, d=768, layers=12, heads=12, d_hidden=3072),
 }
 
 VISUALBERT = answering(VisualBertConfig, VisualBert, card, PRESETS)

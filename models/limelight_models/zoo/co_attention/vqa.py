@@ -1,8 +1,9 @@
 """Shared by the models of visual question answering: picture and question, and the sizes that the data decide."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from torch import Tensor, nn
@@ -10,26 +11,21 @@ from torch import Tensor, nn
 from limelight_models.blocks.recurrent import pick
 from limelight_models.blocks.regions import Regions
 from limelight_models.blocks.transformer import PostNormLayer
-from limelight_models.cards.card import Card
-from limelight_models.cards.inputs import ImageInput, TextInput, Tokenizer
-from limelight_models.cards.labels import LabelSet
+from limelight_models.cards.language import ImageInput, LabelSet, TextInput, Tokenizer
 from limelight_models.data import rows, tokenizers
 from limelight_models.data.canvas import questions
 from limelight_models.data.dataset import Dataset, classes
 from limelight_models.data.images import grey_levels
-from limelight_models.network import Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset
+from limelight_models.recipes import Blueprint, Preset, TextSizes, described
+from limelight_models.recipes.vision_pretraining import learn_to_see
 from limelight_models.tasks.classify import Classify
-from limelight_models.zoo.vision_pretraining import learn_to_see
 
 FILE = "tokenizer.json"
 ANSWER = Classify(given="question")
 _REGIONS = 160  # of a picture, at most
 
 
-@dataclass(frozen=True, kw_only=True)
-class VqaConfig:
+class VqaConfig(TextSizes):
     """Sizes that all of them have.
 
     rows, columns: of the picture, in pixels; mean, deviation: of pixels from 0 to 1. taught: whether its eye learns the
@@ -37,8 +33,6 @@ class VqaConfig:
     strides is a cell's size.
     """
 
-    vocabulary: int
-    classes: int
     rows: int
     columns: int
     mean: tuple[float, ...] = (0.5,)
@@ -79,7 +73,6 @@ class VqaConfig:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class BertVqaConfig(VqaConfig):
     """Sizes of those made of layers of BERT. around: how many cells further each region sees."""
 
@@ -196,18 +189,7 @@ def prepare(
     return prepared
 
 
-def answering(
-    config: type[C], network: Callable[..., Network], card: Callable[..., Card], presets: Mapping[str, Preset]
-) -> Recipe[C]:
-    """Make the recipe of a network that answers questions about pictures, with an eye that learns to see first."""
-    return Recipe(
-        config=config,
-        network=network,
-        card=card,
-        task=ANSWER,
-        data=rows.QUESTIONS,
-        builtin=questions.dataset,
-        start=learn_to_see,
-        prepare=prepare(config),
-        presets=presets,
-    )
+# The recipe of a network that answers questions about pictures, with an eye that learns to see first.
+answering = partial(
+    described, choices=prepare, task=ANSWER, data=rows.QUESTIONS, builtin=questions.dataset, start=learn_to_see
+)

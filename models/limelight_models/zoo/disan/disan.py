@@ -5,7 +5,6 @@ vector of the sentence; neither recurrence nor convolution. Two of them are comp
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -17,34 +16,21 @@ from limelight_models.attention.dimensionality.token import SourceToToken
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.blocks.fixed import Average
 from limelight_models.blocks.recurrent import BiLstm
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import PairInput
-from limelight_models.cards.labels import LabelSet, one
-from limelight_models.cards.maps import Attends, Map, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, LabelSet, Map, maps_of, one
 from limelight_models.data import inference, rows
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
-from limelight_models.training.prepared import of_texts
+from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 
 SIDES = ("first", "second")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DisanConfig:
+class DisanConfig(TextSizes):
     """Sizes. The paper has d 300 for words (GloVe) and features alike, and d_compare 300."""
 
-    vocabulary: int
-    classes: int
     d: int = 48
     d_compare: int = 96
     dropout: float = 0.3
     max_tokens: int = 64
-    max_characters: int = 20_000
 
 
 class Encoded(NamedTuple):
@@ -158,57 +144,33 @@ class Disan(Network):
 def card(network: Disan, blueprint: Blueprint[DisanConfig]) -> Card:
     """Describe the network."""
     config = network.config
-    pair = PairInput(
-        summary="Two sentences: what is given (the premise), and what is asked about it (the hypothesis).",
-        tokenizer=blueprint.tokenizer(),
-        max_tokens=config.max_tokens,
-    )
-    return describe(
+    pair = blueprint.pair("Two sentences: what is given (the premise), and what is asked about it (the hypothesis).")
+    return blueprint.card(
+        network,
         title="Directional self-attention network",
         summary="Tells how two sentences are related, each encoded by attention alone, feature by feature.",
         inputs=[pair],
-        results=[Classes(labels=blueprint.labels)],
         maps={
             f"{side}.{name}": each
             for side, tokens in zip(SIDES, (pair.first, pair.second), strict=True)
             for name, each in network.encoder.maps(tokens, config.d).items()
         },
-        taxonomy=Taxonomy(scoring="additive", dimensionality="multi-dimensional", query="self-attentive"),
-        citation=Citation(
-            "Shen, Zhou, Long, Jiang, Pan, Zhang",
-            "DiSAN: Directional Self-Attention Network for RNN/CNN-Free Language Understanding",
-            2018,
-            "AAAI",
-        ),
-        config=config,
+        taxonomy={"scoring": "additive", "dimensionality": "multi-dimensional", "query": "self-attentive"},
+        citation="Shen, Zhou, Long, Jiang, Pan, Zhang (2018): DiSAN: Directional Self-Attention Network for "
+        "RNN/CNN-Free Language Understanding. AAAI",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d=8, d_compare=8, dropout=0.0),
-    "demo": Preset(
-        settings=Settings(epochs=4, batch_size=32, learning_rate=4e-3, patience=2),
-        sizes={"d": 16, "d_compare": 32, "dropout": 0.1},
-        vocabulary=500,
-    ),
-    "full": Preset(settings=Settings(epochs=8, batch_size=32, learning_rate=2e-3, patience=3), vocabulary=8000),
+    "demo": preset(4, 32, 4e-3, patience=2, vocabulary=500, d=16, d_compare=32, dropout=0.1),
+    "full": preset(8, 32, 2e-3, patience=3, vocabulary=8000),
     # The authors' for SNLI, with Adam in the place of Adadelta. Their words are GloVe's, and stay as they are.
-    "paper": Preset(
-        settings=Settings(epochs=50, batch_size=64, learning_rate=1e-3, weight_decay=5e-5, patience=10),
-        sizes={"d": 300, "d_compare": 300, "dropout": 0.25},
-        vocabulary=40_000,
+    "paper": preset(
+        50, 64, 1e-3, weight_decay=5e-5, patience=10, vocabulary=40_000, d=300, d_compare=300, dropout=0.25
     ),
 }
 
-DISAN = Recipe(
-    config=DisanConfig,
-    network=Disan,
-    card=card,
-    task=Classify(),
-    data=rows.TEXT_PAIRS,
-    builtin=inference.dataset,
-    prepare=of_texts(DisanConfig),
-    presets=PRESETS,
-)
+DISAN = classifying_texts(DisanConfig, Disan, card, PRESETS, builtin=inference.dataset, data=rows.TEXT_PAIRS)
 # What the paper compares it with: a recurrent encoder of about as many parameters.
 DISAN_BILSTM = DISAN.with_parts(encoder=LstmEncoder)

@@ -8,7 +8,6 @@ reward has a baseline, what the same pair gets with every token.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -17,26 +16,16 @@ from torch.nn.functional import cross_entropy
 from limelight_models.attention.align.reinforced import Selector
 from limelight_models.attention.signals import reinforce_loss, selection_cost, selection_log_probability
 from limelight_models.blocks.reinforced import Chosen, ReinforcedSelfAttention
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import Noise, PairInput
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import Attends, Map, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, Map, Noise, maps_of, one
 from limelight_models.data import inference, rows
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
+from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 from limelight_models.tasks.task import UNKNOWN
-from limelight_models.training.prepared import of_texts
 
 SIDES = ("first", "second")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResanConfig:
+class ResanConfig(TextSizes):
     """Sizes. The paper has d 300 for words (GloVe) and features alike, and d_compare 300.
 
     samplers: whether tokens are selected; without, every token looks at every other. soft: steps of training with all
@@ -44,8 +33,6 @@ class ResanConfig:
     choosing every token costs.
     """
 
-    vocabulary: int
-    classes: int
     samplers: bool = True
     soft: int = 500
     d: int = 48
@@ -54,7 +41,6 @@ class ResanConfig:
     price: float = 0.01
     dropout: float = 0.3
     max_tokens: int = 64
-    max_characters: int = 20_000
 
 
 class Resan(Network):
@@ -133,11 +119,7 @@ class Resan(Network):
 def card(network: Resan, blueprint: Blueprint[ResanConfig]) -> Card:
     """Describe the network."""
     config, samplers = network.config, network.samplers
-    pair = PairInput(
-        summary="Two sentences: what is given (the premise), and what is asked about it (the hypothesis).",
-        tokenizer=blueprint.tokenizer(),
-        max_tokens=config.max_tokens,
-    )
+    pair = blueprint.pair("Two sentences: what is given (the premise), and what is asked about it (the hypothesis).")
     maps = dict[str, Map]()
     for side, tokens in zip(SIDES, (pair.first, pair.second), strict=True):
         about = f"in the {side} sentence, feature by feature"
@@ -145,56 +127,36 @@ def card(network: Resan, blueprint: Blueprint[ResanConfig]) -> Card:
         counts = Attends(one(f"{side} sentence"), tokens, f"How much each token counts {about}.", features=config.d)
         maps |= maps_of(network.encoder.attention, {f"{side}.self": around})
         maps |= maps_of(network.encoder.source, {f"{side}.source": counts})
-    return describe(
+    return blueprint.card(
+        network,
         title="Reinforced self-attention network",
         summary="Tells how two sentences are related, each encoded by attention among tokens that samplers choose.",
         inputs=[pair],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps,
-        taxonomy=Taxonomy(
-            scoring="additive",
-            alignment="reinforced" if samplers else "global",
-            dimensionality="multi-dimensional",
-            query="self-attentive",
-        ),
-        citation=Citation(
-            "Shen, Zhou, Long, Jiang, Wang, Zhang",
-            "Reinforced Self-Attention Network: a Hybrid of Hard and Soft Attention for Sequence Modeling",
-            2018,
-            "IJCAI",
-        ),
+        taxonomy={
+            "scoring": "additive",
+            "alignment": "reinforced" if samplers else "global",
+            "dimensionality": "multi-dimensional",
+            "query": "self-attentive",
+        },
+        citation="Shen, Zhou, Long, Jiang, Wang, Zhang (2018): Reinforced Self-Attention Network: a Hybrid of Hard "
+        "and Soft Attention for Sequence Modeling. IJCAI",
         noise=[
             Noise(name=f"{s}_{kind}_noise", axes={s: 0}, most=config.max_tokens) for s in SIDES for kind in samplers
         ],
-        config=config,
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d=8, d_compare=8, dropout=0.0, soft=0, start=0.0),
-    "demo": Preset(
-        settings=Settings(epochs=6, batch_size=32, learning_rate=4e-3, patience=3),
-        sizes={"d": 16, "d_compare": 32, "dropout": 0.1},
-        vocabulary=500,
-    ),
-    "full": Preset(settings=Settings(epochs=8, batch_size=32, learning_rate=2e-3, patience=3), vocabulary=8000),
+    "demo": preset(6, 32, 4e-3, patience=3, vocabulary=500, d=16, d_compare=32, dropout=0.1),
+    "full": preset(8, 32, 2e-3, patience=3, vocabulary=8000),
     # The sizes of the paper, with Adam in the place of Adadelta. Its words are GloVe's.
-    "paper": Preset(
-        settings=Settings(epochs=50, batch_size=64, learning_rate=1e-3, weight_decay=5e-5, patience=10),
-        sizes={"d": 300, "d_compare": 300, "dropout": 0.25},
-        vocabulary=40_000,
+    "paper": preset(
+        50, 64, 1e-3, weight_decay=5e-5, patience=10, vocabulary=40_000, d=300, d_compare=300, dropout=0.25
     ),
 }
 
-RESAN = Recipe(
-    config=ResanConfig,
-    network=Resan,
-    card=card,
-    task=Classify(),
-    data=rows.TEXT_PAIRS,
-    builtin=inference.dataset,
-    prepare=of_texts(ResanConfig),
-    presets=PRESETS,
-)
+RESAN = classifying_texts(ResanConfig, Resan, card, PRESETS, builtin=inference.dataset, data=rows.TEXT_PAIRS)
 # Every token looks at every other: what choosing some of them is compared with.
 RESAN_SOFT = RESAN.changed(samplers=False)

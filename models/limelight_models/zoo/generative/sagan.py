@@ -6,7 +6,7 @@ residual; class-conditional normalisation and projection are the paper's (§5).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -17,26 +17,18 @@ from limelight_models.attention import Attention
 from limelight_models.attention.queries.self_attention import SelfAttention
 from limelight_models.attention.score import Dot
 from limelight_models.attention.weights import AroundAttention
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import Noise, TextInput
-from limelight_models.cards.labels import LabelSet
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Numbers
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, LabelSet, Noise, Numbers, TextInput, maps_of
 from limelight_models.data import digits, drawings, folder, tokenizers
 from limelight_models.data.dataset import DataError, Dataset, classes
 from limelight_models.data.images import grey_levels
 from limelight_models.network import Answer, DrawingNetwork
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, Preset, Recipe, Settings, Sizes, tiny
 from limelight_models.tasks.draw import Draw
 
 TOKENIZER = "tokenizer.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SaganConfig:
+class SaganConfig(Sizes):
     """Sizes. The paper draws 128 × 128 pixels from 128 numbers, with attention at 32 × 32 and 64 × 64.
 
     vocabulary: tokens that name classes. channels: at a quarter of the picture's size, half of it, and all of it.
@@ -206,19 +198,15 @@ def card(network: Sagan, blueprint: Blueprint[SaganConfig]) -> Card:
     cells = LabelSet(name="cells", kind="grid", grid=(config.rows // 2, config.columns // 2))
     places = [f"row {row + 1}, column {column + 1}" for row in range(config.rows) for column in range(config.columns)]
     shown = {"generator.self": Attends(cells, cells, "What each part of the picture looks at while it is drawn.")}
-    return describe(
+    return blueprint.card(
+        network,
         title="SAGAN",
         summary="Draws a picture of a class from noise that the seed decides; pixels are from -1, black, to 1, white.",
         inputs=[asked],
         results=[Numbers(targets=dict.fromkeys(places, ""), name="picture")],
         maps={} if network.attention is None else maps_of(network.attention, shown),
-        taxonomy=Taxonomy(scoring="multiplicative", query="self-attentive"),
-        citation=Citation(
-            "Zhang, Goodfellow, Metaxas, Odena",
-            "Self-Attention Generative Adversarial Networks",
-            2019,
-            "ICML",
-        ),
+        taxonomy={"scoring": "multiplicative", "query": "self-attentive"},
+        citation="Zhang, Goodfellow, Metaxas, Odena (2019): Self-Attention Generative Adversarial Networks. ICML",
         noise=[Noise(name=network.noise, axes={"number": config.d_noise}, distribution="normal")],
         max_characters=100,
     )
@@ -252,9 +240,9 @@ PRESETS = {
 }
 
 SAGAN = Recipe(
-    config=SaganConfig,
-    network=Sagan,
-    card=card,
+    SaganConfig,
+    Sagan,
+    card,
     task=Draw(),
     data=folder.DRAWINGS,
     builtin=digits.drawings,

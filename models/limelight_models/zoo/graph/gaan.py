@@ -4,8 +4,6 @@ The paper's figure of the aggregator: heads attend to the neighbours by dot prod
 the node and its neighbourhood, and opens or closes each head. Graphs of a batch are one graph of several parts.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
@@ -13,20 +11,14 @@ from torch.nn.functional import leaky_relu
 from limelight_models.attention import edges
 from limelight_models.attention.controls import uniform
 from limelight_models.attention.weights import Weights
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.maps import maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Classes, maps_of
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, preset, tiny
 from limelight_models.zoo.graph.nodes import NodesConfig, SameScore, attends, ends, graph_input, largest, mean, sorting
 
 SLOPE = 0.1  # of LeakyReLU below zero
 
 
-@dataclass(frozen=True, kw_only=True)
 class GaanConfig(NodesConfig):
     """Sizes, as the paper names them; the defaults are those of the authors' program for protein interactions.
 
@@ -164,35 +156,26 @@ def card(network: GatedAttentionNetwork, blueprint: Blueprint[GaanConfig]) -> Ca
         "layer.{}": attends(graph, f"{about}."),
         "gate.{}": attends(graph, f"{about}, times the gate of the head: the weights of a node sum to its gate."),
     }
-    return describe(
+    return blueprint.card(
+        network,
         title="Gated attention network",
         summary="Sorts the nodes of a graph into classes by what they and their neighbours are, head by gated head.",
         inputs=[graph],
         results=[Classes(labels=blueprint.labels, over=graph.nodes)],
         maps=maps_of(network.layers, shown),
-        taxonomy=Taxonomy(scoring="multiplicative", query="self-attentive", multiplicity="multi-head"),
-        citation=Citation(
-            "Zhang, Shi, Xie, Ma, King, Yeung",
-            "GaAN: Gated Attention Networks for Learning on Large and Spatiotemporal Graphs",
-            2018,
-            "UAI",
-        ),
+        taxonomy={"scoring": "multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        citation="Zhang, Shi, Xie, Ma, King, Yeung (2018): GaAN: Gated Attention Networks for Learning on Large "
+        "and Spatiotemporal Graphs. UAI",
     )
 
 
 _SMALL = {"heads": 4, "d_embedded": 32, "d_out": 32, "d_score": 8, "d_value": 8, "d_pooled": 16}
 PRESETS = {
     "tiny": tiny(heads=2, d_embedded=6, d_out=6, d_score=3, d_value=3, d_pooled=4),
-    "demo": Preset(
-        settings=Settings(epochs=40, batch_size=6, learning_rate=1e-2, weight_decay=0.0, patience=10),
-        sizes={**_SMALL, "dropout": 0.2, "max_nodes": 2000, "max_edges": 20_000},
-    ),
+    "demo": preset(40, 6, 1e-2, weight_decay=0.0, patience=10, **_SMALL, dropout=0.2, max_nodes=2000, max_edges=20_000),
     # For a citation graph of which few nodes have classes.
-    "full": Preset(
-        settings=Settings(epochs=100, batch_size=1, learning_rate=5e-3, weight_decay=0.05, patience=30),
-        sizes={**_SMALL, "dropout": 0.5},
-    ),
-    "paper": Preset(settings=Settings(epochs=200, batch_size=1, learning_rate=1e-2, weight_decay=0.0, patience=30)),
+    "full": preset(100, 1, 5e-3, weight_decay=0.05, patience=30, **_SMALL, dropout=0.5),
+    "paper": preset(200, 1, 1e-2, weight_decay=0.0, patience=30),
 }
 
 GAAN = sorting(GaanConfig, GatedAttentionNetwork, card, PRESETS)

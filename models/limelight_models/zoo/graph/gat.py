@@ -5,7 +5,6 @@ the last layer averaged. Graphs of a batch are one graph of several parts: no ed
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -14,19 +13,13 @@ from torch.nn.functional import elu, leaky_relu
 from limelight_models.attention import edges
 from limelight_models.attention.controls import uniform
 from limelight_models.attention.weights import Weights
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.maps import maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Classes, maps_of
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, preset, tiny
 from limelight_models.zoo.graph.nodes import NodesConfig, attends, ends, graph_input, sorting
 from limelight_models.zoo.graph.scores import DynamicScore, SameScore
 
 
-@dataclass(frozen=True, kw_only=True)
 class GatConfig(NodesConfig):
     """Sizes; the defaults are the paper's for Cora (§3.3).
 
@@ -165,27 +158,23 @@ def card(network: GraphAttentionNetwork, blueprint: Blueprint[GatConfig]) -> Car
     """Describe the network."""
     graph = graph_input(network.config)
     shown = attends(graph, "How much each node takes from each of its neighbours, and from itself, in layer {}.")
-    return describe(
+    return blueprint.card(
+        network,
         title="Graph attention network",
         summary="Sorts the nodes of a graph into classes by what they and their neighbours are.",
         inputs=[graph],
         results=[Classes(labels=blueprint.labels, over=graph.nodes)],
         maps=maps_of(network.layers, {"layer.{}": shown}),
-        taxonomy=Taxonomy(scoring="additive", query="self-attentive", multiplicity="multi-head"),
-        citation=Citation(
-            "Veličković, Cucurull, Casanova, Romero, Liò, Bengio", "Graph Attention Networks", 2018, "ICLR"
-        ),
+        taxonomy={"scoring": "additive", "query": "self-attentive", "multiplicity": "multi-head"},
+        citation="Veličković, Cucurull, Casanova, Romero, Liò, Bengio (2018): Graph Attention Networks. ICLR",
     )
 
 
 # The paper's for Cora, but for a learning rate that rises and falls in place of a constant one.
-_PAPER = Preset(settings=Settings(epochs=600, batch_size=1, learning_rate=5e-3, weight_decay=0.0, patience=100))
+_PAPER = preset(600, 1, 5e-3, weight_decay=0.0, patience=100)
 PRESETS = {
     "tiny": tiny(heads=4, d_head=4, output_heads=2, dropout=0.1),
-    "demo": Preset(
-        settings=Settings(epochs=40, batch_size=6, learning_rate=1e-2, weight_decay=0.0, patience=10),
-        sizes={"heads": 4, "dropout": 0.2, "max_nodes": 2000, "max_edges": 20_000},
-    ),
+    "demo": preset(40, 6, 1e-2, weight_decay=0.0, patience=10, heads=4, dropout=0.2, max_nodes=2000, max_edges=20_000),
     "full": _PAPER,
     "paper": _PAPER,
 }

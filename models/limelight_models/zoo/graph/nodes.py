@@ -1,7 +1,7 @@
 """The frame of networks that sort the nodes of a graph into classes: sizes, input, neighbourhoods, edges of maps."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -9,19 +9,14 @@ from torch import Tensor, nn
 
 from limelight_bundle.values import Graph
 from limelight_models.attention import edges
-from limelight_models.cards.card import Card
-from limelight_models.cards.inputs import GraphInput
-from limelight_models.cards.maps import Attends
+from limelight_models.cards.language import Attends, GraphInput
 from limelight_models.data import citations, folder
 from limelight_models.data.dataset import DataError, Dataset, classes
-from limelight_models.network import Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset
+from limelight_models.recipes import Blueprint, Preset, Sizes, described
 from limelight_models.tasks.tag import Tag
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodesConfig:
+class NodesConfig(Sizes):
     """Sizes of a network of nodes, from the data and from the limits of the service."""
 
     features: int
@@ -66,23 +61,8 @@ def prepare(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
     return prepared
 
 
-def sorting(
-    config: type[C],
-    network: Callable[[C], Network],
-    card: Callable[..., Card],
-    presets: Mapping[str, Preset],
-) -> Recipe[C]:
-    """Make the recipe of a network that sorts nodes into classes, and learns from the graphs of a batch as one."""
-    return Recipe(
-        config=config,
-        network=network,
-        card=card,
-        task=Tag(joined=True),
-        data=folder.GRAPHS,
-        builtin=citations.dataset,
-        prepare=prepare(config),
-        presets=presets,
-    )
+# The recipe of a network that sorts nodes into classes, and learns from the graphs of a batch as one.
+sorting = partial(described, choices=prepare, task=Tag(joined=True), data=folder.GRAPHS, builtin=citations.dataset)
 
 
 def mean(nodes: Tensor, sources: Tensor, targets: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ Fig. 2 of the paper, from the bottom: word encoder, word attention, sentence enc
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -16,28 +15,18 @@ from limelight_models.attention.flat import rows_of
 from limelight_models.attention.score import Score, SelfAttentive
 from limelight_models.blocks.fixed import Average
 from limelight_models.blocks.recurrent import BiGru
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import DocumentInput, LinesInput
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, DocumentInput, LinesInput, maps_of, one
 from limelight_models.data import docstrings, embeddings, rows, slips, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
+from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, of_texts, preset, tiny
 from limelight_models.tasks.heads import Scores
-from limelight_models.training.prepared import of_texts
 
 UNKNOWN = 1
 _SPREAD = 0.1  # of embeddings to begin with: torch's 1.0 makes loud noise of every rare word
 
 
-@dataclass(frozen=True, kw_only=True)
-class HanConfig:
+class HanConfig(TextSizes):
     """Sizes. The paper has d_embedding 200, d_gru 50 in each direction, d_attention 100.
 
     word_dropout: share of the words that training takes for unknown ones, so that those mean something. counted:
@@ -45,8 +34,6 @@ class HanConfig:
     whether the sentences of a document are its lines.
     """
 
-    vocabulary: int
-    classes: int
     d_embedding: int = 48
     d_gru: int = 32
     d_attention: int = 64
@@ -55,7 +42,6 @@ class HanConfig:
     counted: bool = False
     max_sentences: int = 64
     max_words: int = 64
-    max_characters: int = 20_000
     lines: bool = False
 
 
@@ -143,54 +129,42 @@ def card(network: HierarchicalAttentionNetwork, blueprint: Blueprint[HanConfig])
     about = "How much each word counts in its sentence."
     word = Attends(document.sentences, document.words, about, kind="pool", nested=True)
     sentence = Attends(one("document"), document.sentences, "How much each sentence counts in the document.")
-    return describe(
+    return blueprint.card(
+        network,
         title="Hierarchical attention network",
         summary="Classifies a document by the words that matter in each sentence and the sentences that matter in it.",
         inputs=[document],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.words.attention, {"word": word})
         | maps_of(network.sentences.attention, {"sentence": sentence}),
-        taxonomy=Taxonomy(levels="hierarchical", scoring="additive", query="self-attentive"),
-        citation=Citation(
-            "Yang, Yang, Dyer, He, Smola, Hovy",
-            "Hierarchical Attention Networks for Document Classification",
-            2016,
-            "NAACL",
-        ),
-        config=config,
+        taxonomy={"levels": "hierarchical", "scoring": "additive", "query": "self-attentive"},
+        citation="Yang, Yang, Dyer, He, Smola, Hovy (2016): Hierarchical Attention Networks for Document "
+        "Classification. NAACL",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_gru=6, d_attention=8, dropout=0.1),
-    "demo": Preset(
-        settings=Settings(epochs=7, batch_size=16, learning_rate=4e-3, patience=3),
-        sizes={"d_embedding": 32, "d_gru": 32, "d_attention": 64, "dropout": 0.5, "word_dropout": 0.25},
-        vocabulary=3000,
-    ),
-    "full": Preset(
-        settings=Settings(epochs=8, batch_size=16, learning_rate=3e-3, patience=3),
-        sizes={"dropout": 0.5, "word_dropout": 0.1, "max_sentences": 30, "max_words": 30},
-        vocabulary=8000,
+    "demo": preset(7, 16, 4e-3, patience=3, vocabulary=3000, d_embedding=32, dropout=0.5, word_dropout=0.25),
+    "full": preset(
+        8, 16, 3e-3, patience=3, vocabulary=8000, dropout=0.5, word_dropout=0.1, max_sentences=30, max_words=30
     ),
     # §3.3, with Adam in the place of momentum: the paper's rate is the best of a grid.
-    "paper": Preset(
-        settings=Settings(epochs=10, batch_size=64, learning_rate=1e-3, patience=3),
-        sizes={"d_embedding": 200, "d_gru": 50, "d_attention": 100, "dropout": 0.0, "counted": True},
+    "paper": preset(
+        10,
+        64,
+        1e-3,
+        patience=3,
         vocabulary=50_000,
+        d_embedding=200,
+        d_gru=50,
+        d_attention=100,
+        dropout=0.0,
+        counted=True,
     ),
 }
 
-HAN = Recipe(
-    config=HanConfig,
-    network=HierarchicalAttentionNetwork,
-    card=card,
-    task=Classify(),
-    data=rows.DOCUMENTS,
-    start=start,
-    builtin=docstrings.dataset,
-    prepare=of_texts(HanConfig),
-    presets=PRESETS,
+HAN = classifying_texts(
+    HanConfig, HierarchicalAttentionNetwork, card, PRESETS, builtin=docstrings.dataset, data=rows.DOCUMENTS, start=start
 )
 # Program code: lines in the place of sentences, pieces in that of words, so that what is misspelt can be read.
 HAN_CODE = HAN.but(
@@ -199,15 +173,9 @@ HAN_CODE = HAN.but(
     prepare=of_texts(partial(HanConfig, lines=True), partial(tokenizers.pieces, output=False)),
     presets={
         "tiny": tiny(vocabulary=50, d_embedding=8, d_gru=6, d_attention=8),
-        "demo": Preset(
-            settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=4),
-            sizes={"d_embedding": 32, "d_gru": 32, "d_attention": 32, "dropout": 0.1},
-            vocabulary=800,
-        ),
-        "full": Preset(
-            settings=Settings(epochs=10, batch_size=16, learning_rate=2e-3, patience=3),
-            sizes={"d_embedding": 64, "d_gru": 64, "d_attention": 64, "dropout": 0.2, "max_sentences": 100},
-            vocabulary=2000,
+        "demo": preset(8, 16, 4e-3, vocabulary=800, d_embedding=32, d_attention=32, dropout=0.1),
+        "full": preset(
+            10, 16, 2e-3, patience=3, vocabulary=2000, d_embedding=64, d_gru=64, dropout=0.2, max_sentences=100
         ),
     },
 )

@@ -9,7 +9,7 @@ words of opinion of the domain without labels. Both together tell the class.
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -22,25 +22,17 @@ from limelight_models.attention.levels import Hierarchical, HierarchicalWeights
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.score import Dot
 from limelight_models.blocks.reversal import reverse
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import DocumentInput
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import Attends, Map, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, DocumentInput, Map, maps_of, one
 from limelight_models.data import embeddings, reviews, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.data.folder import TRANSFER
 from limelight_models.network import Answer, Network
+from limelight_models.recipes import Blueprint, Card, Settings, TextSizes, classifying_texts, preset, tiny
 from limelight_models.recipes.device import device_of
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
 from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.heads import Scores
 from limelight_models.tasks.task import UNKNOWN
 from limelight_models.training.batches import Batches
-from limelight_models.training.prepared import of_texts
 from limelight_models.training.stop import Stop
 from limelight_models.training.trainer import Trainer
 from limelight_models.zoo.hierarchical.pivots import pivots
@@ -51,8 +43,7 @@ _BATCH, _RATE = 64, 3e-3  # of the P-net alone
 ABOUT = {"pivots": "among all words, the shared words of opinion", "others": "where those words are hidden"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class HatnConfig:
+class HatnConfig(TextSizes):
     """Sizes. The paper has d_embedding and d 300 (word2vec).
 
     pivots: how many for each class; 0 leaves the NP-net out. transfer: whether reviews of the target take part in
@@ -60,8 +51,6 @@ class HatnConfig:
     before pivots are chosen by what it looks at.
     """
 
-    vocabulary: int
-    classes: int
     pivots: int = 100
     transfer: bool = True
     d_embedding: int = 64
@@ -71,7 +60,6 @@ class HatnConfig:
     dropout: float = 0.4
     max_sentences: int = 32
     max_words: int = 64
-    max_characters: int = 20_000
 
 
 class Memory(nn.Module):
@@ -231,49 +219,28 @@ def card(network: Hatn, blueprint: Blueprint[HatnConfig]) -> Card:
             f"{name}.sentence": Attends(one("document"), document.sentences, f"{sentence}, {ABOUT[name]}."),
         }
         maps |= maps_of(reader.get_submodule("levels"), shown)
-    return describe(
+    return blueprint.card(
+        network,
         title="Hierarchical attention transfer network",
         summary="Tells the sentiment of reviews in a domain without labels, by words it shares with a labelled one.",
         inputs=[document],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps,
-        taxonomy=Taxonomy(levels="hierarchical", scoring="additive", query="self-attentive"),
-        citation=Citation(
-            "Li, Wei, Zhang, Yang",
-            "Hierarchical Attention Transfer Network for Cross-Domain Sentiment Classification",
-            2018,
-            "AAAI",
-        ),
-        config=config,
+        taxonomy={"levels": "hierarchical", "scoring": "additive", "query": "self-attentive"},
+        citation="Li, Wei, Zhang, Yang (2018): Hierarchical Attention Transfer Network for Cross-Domain Sentiment "
+        "Classification. AAAI",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d=6, pivots=4, search=1, dropout=0.1),
-    "demo": Preset(
-        settings=Settings(epochs=10, batch_size=32, learning_rate=4e-3, patience=10),
-        sizes={"d_embedding": 24, "d": 24, "pivots": 4, "dropout": 0.1},
-        vocabulary=500,
-    ),
-    "full": Preset(settings=Settings(epochs=5, batch_size=64, learning_rate=3e-3, patience=5), vocabulary=10_000),
-    "paper": Preset(
-        settings=Settings(epochs=100, batch_size=50, learning_rate=1e-3, patience=10),
-        sizes={"d_embedding": 300, "d": 300, "ramp": 10_000, "search": 10},
-        vocabulary=50_000,
-    ),
+    "demo": preset(10, 32, 4e-3, patience=10, vocabulary=500, d_embedding=24, d=24, pivots=4, dropout=0.1),
+    "full": preset(5, 64, 3e-3, patience=5, vocabulary=10_000),
+    "paper": preset(100, 50, 1e-3, patience=10, vocabulary=50_000, d_embedding=300, d=300, ramp=10_000, search=10),
 }
 TASK = Classify()
 
-HATN = Recipe(
-    config=HatnConfig,
-    network=Hatn,
-    card=card,
-    task=TASK,
-    data=TRANSFER,
-    start=start,
-    builtin=reviews.dataset,
-    prepare=of_texts(HatnConfig),
-    presets=PRESETS,
+HATN = classifying_texts(
+    HatnConfig, Hatn, card, PRESETS, builtin=reviews.dataset, task=TASK, data=TRANSFER, start=start
 )
 # The same learned from the source alone: what transfer is compared with. And the P-net without the other.
 HATN_SOURCE = HATN.changed(transfer=False)

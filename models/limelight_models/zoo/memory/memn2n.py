@@ -4,7 +4,6 @@ Fig. 1 of the paper: facts become a memory twice, as what is asked and as what i
 the question, and adds what it finds to it. Embeddings are tied from hop to hop as §2.2 has it first (adjacent).
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -13,38 +12,25 @@ from torch import Tensor, nn
 from limelight_models.attention import Attention
 from limelight_models.attention.flat import attend, over_keys
 from limelight_models.attention.score import Dot
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import DocumentInput, TextInput
-from limelight_models.cards.labels import numbered
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, DocumentInput, TextInput, maps_of, numbered
 from limelight_models.data import moves
 from limelight_models.data.folder import STORIES
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
-from limelight_models.training.prepared import of_texts
+from limelight_models.recipes import Blueprint, Card, Preset, Settings, TextSizes, classifying_texts, tiny
 
 _SPREAD = 0.1  # of embeddings to begin with, as the paper's
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryConfig:
+class MemoryConfig(TextSizes):
     """Sizes. The paper has d 20, or 50 for all tasks together, 3 hops, and the last 50 facts.
 
     max_sentences: of a story, which is refused where it is longer.
     """
 
-    vocabulary: int
-    classes: int
     d: int = 32
     hops: int = 3
     max_sentences: int = 100
     max_words: int = 16
-    max_characters: int = 20_000
 
 
 class Memory(nn.Module):
@@ -133,15 +119,14 @@ def card(network: MemoryNetwork, blueprint: Blueprint[MemoryConfig]) -> Card:
     )
     hops = numbered("hops", "hops", "hop", config.hops)
     about = "How much each fact counts in each hop."
-    return describe(
+    return blueprint.card(
+        network,
         title="End-to-end memory network",
         summary="Answers a question about a story by looking up its facts, several times one after the other.",
         inputs=[story, question],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.attention, {"hops": Attends(hops, story.sentences, about, kind="memory")}),
-        taxonomy=Taxonomy(scoring="multiplicative", multiplicity="multi-hop"),
-        citation=Citation("Sukhbaatar, Szlam, Weston, Fergus", "End-To-End Memory Networks", 2015, "NeurIPS"),
-        config=config,
+        taxonomy={"scoring": "multiplicative", "multiplicity": "multi-hop"},
+        citation="Sukhbaatar, Szlam, Weston, Fergus (2015): End-To-End Memory Networks. NeurIPS",
     )
 
 
@@ -157,15 +142,6 @@ PRESETS = {
     ),
 }
 
-MEMN2N = Recipe(
-    config=MemoryConfig,
-    network=MemoryNetwork,
-    card=card,
-    task=Classify(),
-    data=STORIES,
-    builtin=moves.dataset,
-    prepare=of_texts(MemoryConfig),
-    presets=PRESETS,
-)
+MEMN2N = classifying_texts(MemoryConfig, MemoryNetwork, card, PRESETS, builtin=moves.dataset, data=STORIES)
 # What the paper compares it with: a single hop.
 MEMN2N_ONE = MEMN2N.changed(hops=1)

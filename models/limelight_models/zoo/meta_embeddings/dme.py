@@ -6,7 +6,6 @@ the sentence decides the attention.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from tokenizers import Tokenizer as Loaded
@@ -18,34 +17,22 @@ from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.representations import MetaEmbedding
 from limelight_models.attention.score import Dot
 from limelight_models.blocks.recurrent import BiLstm
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import TextInput
-from limelight_models.cards.labels import LabelSet
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.data import docstrings, rows, tokenizers
+from limelight_models.cards.language import Attends, LabelSet, maps_of
+from limelight_models.data import docstrings, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
+from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 from limelight_models.tasks.heads import Scores
-from limelight_models.training.prepared import of_texts
 from limelight_models.zoo.meta_embeddings.tables import ALL, count, tables
 
 
-@dataclass(frozen=True, kw_only=True)
-class DmeConfig:
+class DmeConfig(TextSizes):
     """Sizes. The paper has d 256 (of embeddings with 300 each) and d_hidden 512 in each direction.
 
     embeddings: which ones there are: `neighbours` are counted from what words stand beside, `spelling` from their
     character n-grams, and stay as they are; `learned` ones learn. contextualised: whether attention reads the sentence.
     """
 
-    vocabulary: int
-    classes: int
     embeddings: tuple[str, ...] = ALL
     contextualised: bool = False
     d_embedding: int = 64
@@ -53,7 +40,6 @@ class DmeConfig:
     d_hidden: int = 48
     dropout: float = 0.4
     max_tokens: int = 256
-    max_characters: int = 20_000
 
 
 def chosen(config: DmeConfig) -> MetaEmbedding:
@@ -123,54 +109,41 @@ def start(network: Dme, dataset: Dataset, blueprint: Blueprint[DmeConfig]) -> No
 def card(network: Dme, blueprint: Blueprint[DmeConfig]) -> Card:
     """Describe the network; one that chooses nothing has no map."""
     config = network.config
-    text = TextInput(
-        summary="A sentence or a short text.",
-        tokenizer=blueprint.tokenizer(),
-        max_tokens=config.max_tokens,
-    )
+    text = blueprint.text("A sentence or a short text.")
     kinds = LabelSet(name="embeddings", kind="representations", names=config.embeddings)
     choice = Attends(text.tokens(), kinds, "How much each embedding counts for each word.", kind="pool")
-    return describe(
+    return blueprint.card(
+        network,
         title="Contextualised dynamic meta-embeddings" if config.contextualised else "Dynamic meta-embeddings",
         summary="Classifies a text whose words have several embeddings each; attention chooses between them.",
         inputs=[text],
-        results=[Classes(labels=blueprint.labels)],
         maps={} if isinstance(network.meta, Concatenated) else maps_of(network.meta, {"meta": choice}),
-        taxonomy=Taxonomy(scoring="additive", representations="multi-representational", query="self-attentive"),
-        citation=Citation(
-            "Kiela, Wang, Cho", "Dynamic Meta-Embeddings for Improved Sentence Representations", 2018, "EMNLP"
-        ),
-        config=config,
+        taxonomy={"scoring": "additive", "representations": "multi-representational", "query": "self-attentive"},
+        citation="Kiela, Wang, Cho (2018): Dynamic Meta-Embeddings for Improved Sentence Representations. EMNLP",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d=8, d_hidden=6, dropout=0.1),
-    "demo": Preset(
-        settings=Settings(epochs=5, batch_size=16, learning_rate=3e-3, patience=3),
-        sizes={"d_embedding": 32, "d": 32, "d_hidden": 24, "max_tokens": 128},
-        vocabulary=3000,
-    ),
-    "full": Preset(settings=Settings(epochs=8, batch_size=32, learning_rate=4e-3, patience=2), vocabulary=12_000),
+    "demo": preset(5, 16, 3e-3, patience=3, vocabulary=3000, d_embedding=32, d=32, d_hidden=24, max_tokens=128),
+    "full": preset(8, 32, 4e-3, patience=2, vocabulary=12_000),
     # The authors' for SST, whose embeddings are fastText's and GloVe's, and whose classes are behind a layer of 512.
-    "paper": Preset(
-        settings=Settings(epochs=100, batch_size=64, learning_rate=4e-4, weight_decay=0.0, patience=3, clip=5.0),
-        sizes={"d_embedding": 300, "d": 256, "d_hidden": 512, "dropout": 0.5},
+    "paper": preset(
+        100,
+        64,
+        4e-4,
+        weight_decay=0.0,
+        patience=3,
+        clip=5.0,
         vocabulary=20_000,
+        d_embedding=300,
+        d=256,
+        d_hidden=512,
+        dropout=0.5,
     ),
 }
 
-DME = Recipe(
-    config=DmeConfig,
-    network=Dme,
-    card=card,
-    task=Classify(),
-    data=rows.TEXTS,
-    start=start,
-    builtin=docstrings.texts,
-    prepare=of_texts(DmeConfig),
-    presets=PRESETS,
-)
+DME = classifying_texts(DmeConfig, Dme, card, PRESETS, builtin=docstrings.texts, start=start)
 DME_CONTEXTUALISED = DME.changed(contextualised=True)
 # What choosing is compared with: all embeddings beside each other, and each alone.
 DME_CONCATENATED = DME.with_parts(join=Concatenated)

@@ -9,8 +9,6 @@ conditional random field; here every word has a tag of its own, with its probabi
 by a convolution, which is small, where the papers have a Transformer.
 """
 
-from dataclasses import dataclass
-
 import torch
 from tokenizers import Tokenizer as Loaded
 from torch import Tensor, nn
@@ -22,18 +20,11 @@ from limelight_models.attention.representations import MetaEmbedding
 from limelight_models.attention.score import SelfAttentive
 from limelight_models.blocks.convolved import Convolved, Parts
 from limelight_models.blocks.transformer import EncoderLayer, places
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import WordsInput
-from limelight_models.cards.labels import LabelSet
-from limelight_models.cards.maps import Attends, Map, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, Classes, LabelSet, Map, WordsInput, maps_of
 from limelight_models.data import names, rows, tokenizers
 from limelight_models.data.dataset import Dataset, classes
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, Preset, Recipe, TextSizes, preset, tiny
 from limelight_models.tasks.entities import Entities
 from limelight_models.tasks.heads import Scores
 from limelight_models.zoo.meta_embeddings.tables import ALL, count, tables
@@ -43,8 +34,7 @@ WORDS, SUBWORDS, CHARACTERS = "words", "subwords", "characters"
 _UNKNOWN = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class MmeConfig:
+class MmeConfig(TextSizes):
     """Sizes.
 
     vocabulary: pieces of words, of which the frequent words are one. subwords, letters: how many there are, with 0 for
@@ -52,8 +42,6 @@ class MmeConfig:
     word that are read.
     """
 
-    vocabulary: int
-    classes: int
     subwords: int
     letters: int
     embeddings: tuple[str, ...] = ALL
@@ -212,25 +200,21 @@ def card(network: Mme, blueprint: Blueprint[MmeConfig]) -> Card:
     maps |= maps_of(network.levels, {"level": Attends(words, levels, about, kind="pool")})
     looks = {"encoder.{}.self": Attends(words, words, "Which words each word looks at in layer {}.")}
     maps |= maps_of(nn.ModuleList(layer.get_submodule("attention") for layer in network.encoder), looks)
-    return describe(
+    return blueprint.card(
+        network,
         title="Hierarchical meta-embeddings",
         summary="Finds the names in a sentence; attention chooses between embeddings of each word, and between levels.",
         inputs=[text],
         results=[Classes(labels=blueprint.labels, name="tags", over=words)],
         maps=maps,
-        taxonomy=Taxonomy(
-            scoring="additive",
-            representations="multi-representational",
-            query="self-attentive",
-            multiplicity="multi-head",
-        ),
-        citation=Citation(
-            "Winata, Lin, Shin, Liu, Fung",
-            "Hierarchical Meta-Embeddings for Code-Switching Named Entity Recognition",
-            2019,
-            "EMNLP",
-        ),
-        config=config,
+        taxonomy={
+            "scoring": "additive",
+            "representations": "multi-representational",
+            "query": "self-attentive",
+            "multiplicity": "multi-head",
+        },
+        citation="Winata, Lin, Shin, Liu, Fung (2019): Hierarchical Meta-Embeddings for Code-Switching Named "
+        "Entity Recognition. EMNLP",
     )
 
 
@@ -252,26 +236,18 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[MmeConfig]:
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d=8, heads=2, d_hidden=8),
-    "demo": Preset(
-        settings=Settings(epochs=12, batch_size=32, learning_rate=4e-3, patience=4),
-        sizes={"d_embedding": 24, "d": 32, "d_hidden": 64, "dropout": 0.2},
-        vocabulary=1000,
-    ),
-    "full": Preset(settings=Settings(epochs=12, batch_size=32, learning_rate=3e-3, patience=12), vocabulary=6000),
+    "demo": preset(12, 32, 4e-3, vocabulary=1000, d_embedding=24, d=32, d_hidden=64),
+    "full": preset(12, 32, 3e-3, patience=12, vocabulary=6000),
     # The authors' code, but for what the head of this module says, and for a rate of Adam in the place of one that
     # falls with the root of the steps. Subwords are a tenth of the vocabulary: 5000, as theirs of each language.
-    "paper": Preset(
-        settings=Settings(epochs=200, batch_size=32, learning_rate=1e-3, weight_decay=0.0, patience=15),
-        sizes={"d_embedding": 300, "d": 200, "layers": 4, "heads": 4, "d_hidden": 128, "dropout": 0.2},
-        vocabulary=50_000,
-    ),
+    "paper": preset(200, 32, 1e-3, weight_decay=0.0, patience=15, vocabulary=50_000, d_embedding=300, d=200, layers=4),
 }
 
 MME = Recipe(
-    config=MmeConfig,
-    network=build,
+    MmeConfig,
+    build,
+    card,
     needs_files=True,
-    card=card,
     task=Entities(),
     data=rows.TAGGED,
     start=start,

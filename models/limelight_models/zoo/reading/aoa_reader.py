@@ -6,8 +6,6 @@ how much each of those counts; the sum of what the places of a word get. Not her
 the best candidates by language models (§4).
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -19,25 +17,17 @@ from limelight_models.attention.features.perceptron import both_ways
 from limelight_models.attention.flat import share
 from limelight_models.attention.score import Dot
 from limelight_models.blocks.recurrent import BiGru
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import PairInput
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.data import cloze, rows, tokenizers
 from limelight_models.data.dataset import Dataset, classes
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, Preset, Recipe, Sizes, preset, tiny
 from limelight_models.tasks.classify import Classify
 
 _NEVER = 1e-6  # probability of a word that the document lacks; ONNX optimisers drop what is nearer to 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class AoaReaderConfig:
+class AoaReaderConfig(Sizes):
     """Sizes. The paper has d_embedding 384 and d_hidden 256 in each direction for news.
 
     answers: the token of each class, 0 for a word that the vocabulary lacks. over_attention: whether a second attention
@@ -119,12 +109,7 @@ class AoaReader(Network):
 
 def card(network: AoaReader, blueprint: Blueprint[AoaReaderConfig]) -> Card:
     """Describe the reader."""
-    config = network.config
-    pair = PairInput(
-        summary=f"A sentence with `{cloze.BLANK}` for one of its words, and a document that has the word.",
-        tokenizer=blueprint.tokenizer(),
-        max_tokens=config.max_tokens,
-    )
+    pair = blueprint.pair(f"A sentence with `{cloze.BLANK}` for one of its words, and a document that has the word.")
     maps = {
         "sentence": Attends(one("sentence"), pair.first, "How much each word of the sentence counts.", kind="co"),
         "document": Attends(
@@ -137,20 +122,15 @@ def card(network: AoaReader, blueprint: Blueprint[AoaReaderConfig]) -> Card:
             pair.first, pair.second, "How well each word of the sentence matches each of the document.", kind="co"
         ),
     }
-    return describe(
+    return blueprint.card(
+        network,
         title="Attention-over-attention reader",
         summary="Finds the word that a sentence lacks in a document, by the summed weight of the word's places.",
         inputs=[pair],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.match, maps),
-        taxonomy=Taxonomy(features="parallel co-attention", scoring="multiplicative", query="specialised"),
-        citation=Citation(
-            "Cui, Chen, Wei, Wang, Liu, Hu",
-            "Attention-over-Attention Neural Networks for Reading Comprehension",
-            2017,
-            "ACL",
-        ),
-        config=config,
+        taxonomy={"features": "parallel co-attention", "scoring": "multiplicative", "query": "specialised"},
+        citation="Cui, Chen, Wei, Wang, Liu, Hu (2017): Attention-over-Attention Neural Networks for Reading "
+        "Comprehension. ACL",
     )
 
 
@@ -167,26 +147,18 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[AoaReaderConfig]:
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, dropout=0.0),
-    "demo": Preset(
-        settings=Settings(epochs=3, batch_size=32, learning_rate=4e-3, patience=2, clip=5.0),
-        sizes={"d_embedding": 32, "d_hidden": 32, "dropout": 0.2},
-        vocabulary=3000,
-    ),
-    "full": Preset(
-        settings=Settings(epochs=8, batch_size=32, learning_rate=2e-3, patience=2, clip=5.0), vocabulary=20_000
-    ),
+    "demo": preset(3, 32, 4e-3, patience=2, clip=5.0, vocabulary=3000, d_embedding=32, d_hidden=32, dropout=0.2),
+    "full": preset(8, 32, 2e-3, patience=2, clip=5.0, vocabulary=20_000),
     # The sizes for CNN's articles.
-    "paper": Preset(
-        settings=Settings(epochs=10, batch_size=32, learning_rate=1e-3, weight_decay=1e-4, patience=2, clip=5.0),
-        sizes={"d_embedding": 384, "d_hidden": 256, "dropout": 0.1},
-        vocabulary=120_000,
+    "paper": preset(
+        10, 32, 1e-3, weight_decay=1e-4, patience=2, clip=5.0, vocabulary=120_000, d_embedding=384, d_hidden=256
     ),
 }
 
 AOA_READER = Recipe(
-    config=AoaReaderConfig,
-    network=AoaReader,
-    card=card,
+    AoaReaderConfig,
+    AoaReader,
+    card,
     task=Classify(),
     data=rows.TEXT_PAIRS,
     builtin=cloze.dataset,

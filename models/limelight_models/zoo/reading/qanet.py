@@ -6,8 +6,6 @@ from the first and third. Ours: learned words in the place of GloVe and characte
 relu behind each convolution.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -20,26 +18,18 @@ from limelight_models.attention.score import ScaledDot
 from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.blocks.transformer import FeedForward, places
 from limelight_models.blocks.two_way import TwoWay
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import PairInput
-from limelight_models.cards.labels import LabelSet
-from limelight_models.cards.maps import Attends, Map, maps_of
-from limelight_models.cards.results import Spans
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, LabelSet, Map, Spans, maps_of
 from limelight_models.data import purchases, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.data.folder import PASSAGES
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, Preset, Recipe, Sizes, preset, tiny
 from limelight_models.tasks.spans import FindSpan
 
 PASSES = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class QanetConfig:
+class QanetConfig(Sizes):
     """Sizes. The paper has d 128, 8 heads, 4 convolutions of width 7 in the encoder of words, 7 blocks with 2
     convolutions of width 5 in the model, passages of 400 words, and words of 300 + 200 features.
 
@@ -159,7 +149,7 @@ def card(network: Qanet, blueprint: Blueprint[QanetConfig]) -> Card:
     """Describe the network."""
     config = network.config
     about = "A question, and a passage that answers it in its own words."
-    pair = PairInput(summary=about, tokenizer=blueprint.tokenizer(), max_tokens=config.max_tokens)
+    pair = blueprint.pair(about)
     question, passage = pair.first, pair.second
     between = {
         "passage.cross": Attends(
@@ -170,25 +160,21 @@ def card(network: Qanet, blueprint: Blueprint[QanetConfig]) -> Card:
         ),
     }
     encoded, passed = (_encoded(network, question, passage), _passed(network, passage)) if config.own else ({}, {})
-    return describe(
+    return blueprint.card(
+        network,
         title="QANet",
         summary="Finds the words of a passage that answer a question, by convolutions and self-attention.",
         inputs=[pair],
         results=[Spans(over=passage)],
         maps=encoded | maps_of(network.between, between) | passed,
-        taxonomy=Taxonomy(
-            features="parallel co-attention",
-            scoring="multiplicative",
-            query=("self-attentive", "specialised"),
-            multiplicity="multi-head",
-        ),
-        citation=Citation(
-            "Yu, Dohan, Luong, Zhao, Chen, Norouzi, Le",
-            "QANet: Combining Local Convolution with Global Self-Attention for Reading Comprehension",
-            2018,
-            "ICLR",
-        ),
-        config=config,
+        taxonomy={
+            "features": "parallel co-attention",
+            "scoring": "multiplicative",
+            "query": ("self-attentive", "specialised"),
+            "multiplicity": "multi-head",
+        },
+        citation="Yu, Dohan, Luong, Zhao, Chen, Norouzi, Le (2018): QANet: Combining Local Convolution with Global "
+        "Self-Attention for Reading Comprehension. ICLR",
     )
 
 
@@ -220,24 +206,18 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[QanetConfig]:
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d=8, heads=2, convolutions=1, width=3, blocks=1, block_convolutions=1, block_width=3),
-    "demo": Preset(
-        settings=Settings(epochs=18, batch_size=32, learning_rate=2e-3, patience=4),
-        sizes={"d": 32, "heads": 2, "convolutions": 1, "width": 5, "blocks": 1, "max_tokens": 160},
-        vocabulary=10_000,
-    ),
-    "full": Preset(settings=Settings(epochs=12, batch_size=32, learning_rate=1e-3, patience=3), vocabulary=10_000),
+    "demo": preset(18, 32, 2e-3, vocabulary=10_000, d=32, heads=2, convolutions=1, width=5, blocks=1, max_tokens=160),
+    "full": preset(12, 32, 1e-3, patience=3, vocabulary=10_000),
     # §4.1.2; without its layer dropout and averaged weights.
-    "paper": Preset(
-        settings=Settings(epochs=60, batch_size=32, learning_rate=1e-3, weight_decay=3e-7, clip=5.0),
-        sizes={"d": 128, "heads": 8, "convolutions": 4, "blocks": 7},
-        vocabulary=90_000,
+    "paper": preset(
+        60, 32, 1e-3, weight_decay=3e-7, clip=5.0, vocabulary=90_000, d=128, heads=8, convolutions=4, blocks=7
     ),
 }
 
 QANET = Recipe(
-    config=QanetConfig,
-    network=Qanet,
-    card=card,
+    QanetConfig,
+    Qanet,
+    card,
     task=FindSpan(over="second"),
     data=PASSAGES,
     builtin=purchases.dataset,

@@ -5,22 +5,18 @@ alignments differ. What is served is the first; the other is a teacher, and no p
 random weights, where the paper's two have been trained alone before.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.network import Answer
-from limelight_models.recipes.recipe import Blueprint
+from limelight_models.recipes import Blueprint, Card
+from limelight_models.recipes.rewriting import rewriting
 from limelight_models.zoo.rnn_search.rnn_search import PRESETS, RnnSearch, RnnSearchConfig, parts
-from limelight_models.zoo.seq2seq import rewriting
 
 
-@dataclass(frozen=True, kw_only=True)
 class AgreementConfig(RnnSearchConfig):
     """Sizes of either direction. agreement: λ, what disagreement of one pair of texts costs; the paper has 1."""
 
@@ -78,16 +74,13 @@ def disagreement(onward: Tensor, back: Tensor, source: Tensor, target: Tensor) -
 
 def card(network: Agreement, blueprint: Blueprint[AgreementConfig]) -> Card:
     """Describe the model."""
-    return describe(
+    return blueprint.card(
+        network,
         title="RNNsearch with agreement of two directions",
         summary="Rewrites a text token by token, looking where a model that rewrites it back would look.",
-        taxonomy=Taxonomy(scoring="additive"),
-        citation=Citation(
-            "Cheng, Shen, He, He, Wu, Sun, Liu",
-            "Agreement-Based Joint Training for Bidirectional Attention-Based Neural Machine Translation",
-            2016,
-            "IJCAI",
-        ),
+        taxonomy={"scoring": "additive"},
+        citation="Cheng, Shen, He, He, Wu, Sun, Liu (2016): Agreement-Based Joint Training for Bidirectional "
+        "Attention-Based Neural Machine Translation. IJCAI",
         **parts(network, blueprint),
     )
 

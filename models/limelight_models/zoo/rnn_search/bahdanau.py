@@ -9,12 +9,9 @@ from torch import Tensor, nn
 
 from limelight_models.attention.signals import CoverageVectors
 from limelight_models.blocks.fixed import FinalStates
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.recipes.recipe import Blueprint
+from limelight_models.recipes import Blueprint, Card
+from limelight_models.recipes.rewriting import rewriting
 from limelight_models.zoo.rnn_search.rnn_search import PRESETS, RnnSearch, RnnSearchConfig, parts
-from limelight_models.zoo.seq2seq import rewriting
 
 D_COVERAGE = 10  # of a coverage vector, the larger of the paper's two
 
@@ -52,16 +49,13 @@ class CoverageRnnSearch(RnnSearch):
 
 def card(network: RnnSearch, blueprint: Blueprint[RnnSearchConfig]) -> Card:
     """Describe the model."""
-    return describe(
+    return blueprint.card(
+        network,
         title="RNNsearch",
         summary="Rewrites a text token by token, looking at the source before each one.",
-        taxonomy=Taxonomy(scoring="additive"),
-        citation=Citation(
-            "Bahdanau, Cho, Bengio",
-            "Neural Machine Translation by Jointly Learning to Align and Translate",
-            2015,
-            "ICLR",
-        ),
+        taxonomy={"scoring": "additive"},
+        citation="Bahdanau, Cho, Bengio (2015): Neural Machine Translation by Jointly Learning to Align and "
+        "Translate. ICLR",
         **parts(network, blueprint),
     )
 

@@ -5,7 +5,6 @@ all of the source (§3.1) or for a window of it (§3.2), and what it becomes goe
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -16,22 +15,16 @@ from limelight_models.attention.align import Align, LocalMonotonic, LocalPredict
 from limelight_models.attention.score import Concat, Dot, General, LocationBased, Score
 from limelight_models.attention.score.prepared import PreparedKeys
 from limelight_models.blocks.recurrent import first, pick, turning
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import State
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, State, maps_of
 from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.zoo.seq2seq import Seq2SeqConfig, rewriting
+from limelight_models.recipes import Blueprint, Card, preset, tiny
+from limelight_models.recipes.rewriting import Seq2SeqConfig, rewriting
 
 ScoreName = Literal["dot", "general", "concat", "location"]
 AlignName = Literal["global", "local-m", "local-p"]
 _SCORING = {"dot": "multiplicative", "general": "general", "concat": "concat", "location": "location-based"}
 
 
-@dataclass(frozen=True, kw_only=True)
 class LuongConfig(Seq2SeqConfig):
     """Sizes. The paper has d 1000 everywhere, 4 layers, dropout 0.2 and radius 10.
 
@@ -224,37 +217,25 @@ def card(network: Luong, blueprint: Blueprint[LuongConfig]) -> Card:
     )
     about = "Where the decoder looked in the source for each token."
     cross = Attends(written.steps, text.tokens("source"), about, features=config.d)
-    return describe(
+    return blueprint.card(
+        network,
         title="Local attention for translation" if config.align != "global" else "Global attention for translation",
         summary="Rewrites a text token by token, looking at the source for each one.",
         inputs=[text, target],
         results=[written],
         maps=maps_of(network.attention, {"decoder.cross": cross}),
-        taxonomy=Taxonomy(scoring=_SCORING[config.score], alignment="global" if config.align == "global" else "local"),
-        citation=Citation(
-            "Luong, Pham, Manning", "Effective Approaches to Attention-based Neural Machine Translation", 2015, "EMNLP"
-        ),
-        config=config,
+        taxonomy={"scoring": _SCORING[config.score], "alignment": "global" if config.align == "global" else "local"},
+        citation="Luong, Pham, Manning (2015): Effective Approaches to Attention-based Neural Machine Translation. "
+        "EMNLP",
     )
 
 
 PRESETS = {
     "tiny": tiny(d=8, layers=2, radius=2),
-    "demo": Preset(
-        settings=Settings(epochs=8, batch_size=64, learning_rate=4e-3, patience=4),
-        sizes={"d": 64, "radius": 4, "dropout": 0.1},
-    ),
-    "full": Preset(
-        settings=Settings(epochs=8, batch_size=64, learning_rate=3e-3, patience=2),
-        sizes={"d": 128, "radius": 4},
-        vocabulary=2000,
-    ),
+    "demo": preset(8, 64, 4e-3, d=64, radius=4, dropout=0.1),
+    "full": preset(8, 64, 3e-3, patience=2, vocabulary=2000, d=128, radius=4),
     # §4.1, with Adam in the place of plain gradients whose rate is halved, and pieces in that of 50,000 words.
-    "paper": Preset(
-        settings=Settings(epochs=12, batch_size=128, learning_rate=5e-4, patience=12, clip=5.0),
-        sizes={"d": 1000, "layers": 4, "radius": 10},
-        vocabulary=32_000,
-    ),
+    "paper": preset(12, 128, 5e-4, patience=12, clip=5.0, vocabulary=32_000, d=1000, layers=4, radius=10),
 }
 
 LUONG = rewriting(LuongConfig, Luong, card, PRESETS)

@@ -5,7 +5,6 @@ comes behind the map of the state (r ∘ U s) where the paper's comes before it 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,15 +14,12 @@ from limelight_models.attention import Attention
 from limelight_models.attention.score import Additive, Score
 from limelight_models.attention.score.prepared import PreparedKeys
 from limelight_models.blocks.recurrent import BiGru, first
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import State
+from limelight_models.cards.language import Attends, State, maps_of
 from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.zoo.seq2seq import Seq2SeqConfig
+from limelight_models.recipes import Blueprint, Preset, preset, tiny
+from limelight_models.recipes.rewriting import Seq2SeqConfig
 
 
-@dataclass(frozen=True, kw_only=True)
 class RnnSearchConfig(Seq2SeqConfig):
     """Sizes. The paper has d_embedding 620, d_encoder and d_decoder 1000, d_attention 1000, d_maxout 500."""
 
@@ -144,39 +140,37 @@ def parts(network: RnnSearch, blueprint: Blueprint[Any]) -> dict[str, Any]:
         "inputs": [text, target],
         "results": [written],
         "maps": maps_of(network.attention, {"decoder.cross": cross}),
-        "config": config,
     }
 
 
 PRESETS: Mapping[str, Preset] = {
     "tiny": tiny(d_embedding=8, d_encoder=8, d_decoder=12, d_attention=8, d_maxout=8),
-    "demo": Preset(
-        settings=Settings(epochs=16, batch_size=64, learning_rate=4e-3, patience=4),
-        sizes={"d_embedding": 32, "d_encoder": 64, "d_decoder": 80, "d_attention": 48, "d_maxout": 48},
-    ),
-    "full": Preset(
-        settings=Settings(epochs=12, batch_size=64, learning_rate=3e-3, patience=2),
-        sizes={
-            "d_embedding": 96,
-            "d_encoder": 96,
-            "d_decoder": 128,
-            "d_attention": 96,
-            "d_maxout": 96,
-            "dropout": 0.2,
-        },
+    "demo": preset(16, 64, 4e-3, d_embedding=32, d_encoder=64, d_decoder=80, d_attention=48, d_maxout=48),
+    "full": preset(
+        12,
+        64,
+        3e-3,
+        patience=2,
         vocabulary=2000,
+        d_embedding=96,
+        d_encoder=96,
+        d_decoder=128,
+        d_attention=96,
+        d_maxout=96,
+        dropout=0.2,
     ),
     # Appendix A.2.3 and B, with pieces in the place of 30,000 words, and Adam in that of Adadelta.
-    "paper": Preset(
-        settings=Settings(epochs=10, batch_size=80, learning_rate=5e-4, patience=10),
-        sizes={
-            "d_embedding": 620,
-            "d_encoder": 1000,
-            "d_decoder": 1000,
-            "d_attention": 1000,
-            "d_maxout": 500,
-            "dropout": 0.0,
-        },
+    "paper": preset(
+        10,
+        80,
+        5e-4,
+        patience=10,
         vocabulary=30_000,
+        d_embedding=620,
+        d_encoder=1000,
+        d_decoder=1000,
+        d_attention=1000,
+        d_maxout=500,
+        dropout=0.0,
     ),
 }

@@ -5,7 +5,6 @@ Fig. 1 of the paper, from the left: convolutions at ever coarser scales, then up
 (Fig. 2) lets through of the features of the same scale on the way down.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -18,28 +17,19 @@ from limelight_models.attention.score import Additive, MultiDimensional
 from limelight_models.attention.weights import AroundAttention
 from limelight_models.blocks.cells import contrast, convolution, over_the_picture
 from limelight_models.blocks.patches import cut
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import ImageInput
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import Attends, Map, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, Classes, ImageInput, Map, maps_of, one
 from limelight_models.data import rows
 from limelight_models.data.canvas import masks
 from limelight_models.data.canvas.world import SIZE
 from limelight_models.data.dataset import DataError, Dataset
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, Preset, Recipe, Sizes, of_pictures, preset, tiny
 from limelight_models.tasks.segment import Segment
-from limelight_models.training.prepared import of_pictures
 
 _convolution = partial(convolution, norm=over_the_picture)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttentionUnetConfig:
+class AttentionUnetConfig(Sizes):
     """Sizes. The paper has 16, 32, 64, 128, 256 channels, each scale twice as coarse as the one before.
 
     channels: of each scale, the finest first, which has a cell for every `masks.CELL` pixels of a side. by_feature: a
@@ -156,25 +146,21 @@ def card(network: AttentionUnet, blueprint: Blueprint[AttentionUnetConfig]) -> C
         about = "How much of each cell the gate lets through on its way across."
         shown = Attends(one("picture"), cells, about, features=config.channels[number])
         maps |= maps_of(gate, {f"gate.{number}": shown})
-    return describe(
+    return blueprint.card(
+        network,
         title="Attention U-Net",
         summary="Tells the class of every cell of a picture by a U-Net with attention gates.",
         inputs=[image],
         results=[Classes(labels=blueprint.labels, over=image.cells(*config.grid, name="cells.0"))],
         maps=maps,
-        taxonomy=Taxonomy(
-            scoring="additive",
-            alignment=("global", "sigmoid"),
-            dimensionality="multi-dimensional" if config.by_feature else "single-dimensional",
-            query=("self-attentive", "specialised"),
-        ),
-        citation=Citation(
-            "Oktay, Schlemper, Le Folgoc, Lee, Heinrich, Misawa, Mori, McDonagh, Hammerla, Kainz, Glocker, Rueckert",
-            "Attention U-Net: Learning Where to Look for the Pancreas",
-            2018,
-            "MIDL",
-        ),
-        config=config,
+        taxonomy={
+            "scoring": "additive",
+            "alignment": ("global", "sigmoid"),
+            "dimensionality": "multi-dimensional" if config.by_feature else "single-dimensional",
+            "query": ("self-attentive", "specialised"),
+        },
+        citation="Oktay, Schlemper, Le Folgoc, Lee, Heinrich, Misawa, Mori, McDonagh, Hammerla, Kainz, Glocker, "
+        "Rueckert (2018): Attention U-Net: Learning Where to Look for the Pancreas. MIDL",
     )
 
 
@@ -190,21 +176,15 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[AttentionUnetConfig]:
 
 PRESETS = {
     "tiny": tiny(channels=(3, 4), d_gate=3),
-    "demo": Preset(settings=Settings(epochs=10, batch_size=32, learning_rate=4e-3, patience=10)),
-    "full": Preset(
-        settings=Settings(epochs=30, batch_size=32, learning_rate=2e-3, patience=8),
-        sizes={"channels": (32, 64, 128), "d_gate": 32},
-    ),
-    "paper": Preset(
-        settings=Settings(epochs=100, batch_size=16, learning_rate=1e-3, patience=20),
-        sizes={"channels": (16, 32, 64, 128), "d_gate": 64},
-    ),
+    "demo": preset(10, 32, 4e-3, patience=10),
+    "full": preset(30, 32, 2e-3, patience=8, channels=(32, 64, 128), d_gate=32),
+    "paper": preset(100, 16, 1e-3, patience=20, channels=(16, 32, 64, 128), d_gate=64),
 }
 
 ATTENTION_UNET = Recipe(
-    config=AttentionUnetConfig,
-    network=AttentionUnet,
-    card=card,
+    AttentionUnetConfig,
+    AttentionUnet,
+    card,
     task=Segment(grid=(SIZE // masks.CELL, SIZE // masks.CELL), size=(SIZE, SIZE)),
     data=rows.MASKS,
     builtin=masks.dataset,

@@ -5,8 +5,6 @@ words fit each other, whose rows and columns are pooled into weights, and a vect
 ranks answers by the cosine of the two vectors, classes of the pair are told from both.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -14,39 +12,26 @@ from limelight_models.attention import Attention
 from limelight_models.attention.alignment import fill
 from limelight_models.attention.features import Parallel, Pooling, TanhBilinear
 from limelight_models.blocks.recurrent import BiLstm
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import PairInput
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.data import inference, rows
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
-from limelight_models.training.prepared import of_texts
+from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 
 SIDES = ("first", "second")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttentivePoolingConfig:
+class AttentivePoolingConfig(TextSizes):
     """Sizes. The paper has d_embedding 100 and d_hidden 141 in each direction for InsuranceQA.
 
     attentive: whether the two texts decide each other's weights; without, the largest of each feature is taken (§3).
     """
 
-    vocabulary: int
-    classes: int
     attentive: bool = True
     d_embedding: int = 64
     d_hidden: int = 48
     d_compare: int = 96
     dropout: float = 0.3
     max_tokens: int = 64
-    max_characters: int = 20_000
 
 
 class AttentivePooling(Network):
@@ -94,55 +79,34 @@ class AttentivePooling(Network):
 
 def card(network: AttentivePooling, blueprint: Blueprint[AttentivePoolingConfig]) -> Card:
     """Describe the network."""
-    config = network.config
-    pair = PairInput(
-        summary="Two texts: a question and an answer, or what is given and what is asked about it.",
-        tokenizer=blueprint.tokenizer(),
-        max_tokens=config.max_tokens,
-    )
+    pair = blueprint.pair("Two texts: a question and an answer, or what is given and what is asked about it.")
     maps = {
         side: Attends(one(f"{side} text"), tokens, f"How much each word of the {side} text counts.", kind="co")
         for side, tokens in zip(SIDES, (pair.first, pair.second), strict=True)
     }
     fits = "How well each word of the first text fits each of the second; the best of a word decides its weight."
     maps["affinity"] = Attends(pair.first, pair.second, fits, kind="co")
-    return describe(
+    return blueprint.card(
+        network,
         title="Attentive pooling network",
         summary="Tells how two texts are related; a word counts as much as the best of the other text fits it.",
         inputs=[pair],
-        results=[Classes(labels=blueprint.labels)],
         maps={} if network.pool is None else maps_of(network.pool, maps),
-        taxonomy=Taxonomy(features="parallel co-attention", scoring="activated general", query="specialised"),
-        citation=Citation("dos Santos, Tan, Xiang, Zhou", "Attentive Pooling Networks", 2016, "arXiv:1602.03609"),
-        config=config,
+        taxonomy={"features": "parallel co-attention", "scoring": "activated general", "query": "specialised"},
+        citation="dos Santos, Tan, Xiang, Zhou (2016): Attentive Pooling Networks. arXiv:1602.03609",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, d_compare=8, dropout=0.0),
-    "demo": Preset(
-        settings=Settings(epochs=6, batch_size=32, learning_rate=4e-3, patience=2),
-        sizes={"d_embedding": 24, "d_hidden": 16, "d_compare": 32, "dropout": 0.1},
-        vocabulary=500,
-    ),
-    "full": Preset(settings=Settings(epochs=8, batch_size=32, learning_rate=2e-3, patience=2), vocabulary=8000),
+    "demo": preset(6, 32, 4e-3, patience=2, vocabulary=500, d_embedding=24, d_hidden=16, d_compare=32, dropout=0.1),
+    "full": preset(8, 32, 2e-3, patience=2, vocabulary=8000),
     # The sizes of the paper's largest recurrent network, with Adam in the place of plain gradient descent.
-    "paper": Preset(
-        settings=Settings(epochs=25, batch_size=20, learning_rate=1e-3, patience=5),
-        sizes={"d_embedding": 100, "d_hidden": 141, "d_compare": 282},
-        vocabulary=40_000,
-    ),
+    "paper": preset(25, 20, 1e-3, patience=5, vocabulary=40_000, d_embedding=100, d_hidden=141, d_compare=282),
 }
 
-ATTENTIVE_POOLING = Recipe(
-    config=AttentivePoolingConfig,
-    network=AttentivePooling,
-    card=card,
-    task=Classify(),
-    data=rows.TEXT_PAIRS,
-    builtin=inference.dataset,
-    prepare=of_texts(AttentivePoolingConfig),
-    presets=PRESETS,
+ATTENTIVE_POOLING = classifying_texts(
+    AttentivePoolingConfig, AttentivePooling, card, PRESETS, builtin=inference.dataset, data=rows.TEXT_PAIRS
 )
 # What the paper compares it with: the largest of each feature, in the place of both vectors.
 ATTENTIVE_POOLING_LARGEST = ATTENTIVE_POOLING.changed(attentive=False)

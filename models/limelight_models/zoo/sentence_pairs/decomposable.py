@@ -5,8 +5,6 @@ there, and the comparisons of a sentence are summed up; neither recurrence nor, 
 order of words. Ours: no word stands for nothing in front of a sentence (§5.1).
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -14,38 +12,26 @@ from limelight_models.attention import Attention
 from limelight_models.attention.context import Context
 from limelight_models.attention.flat import attend, over_keys
 from limelight_models.attention.score import Score
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import PairInput
 from limelight_models.cards.maps import Attends, Map, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import inference, rows
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
-from limelight_models.training.prepared import of_texts
+from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 
 SIDES = ("first", "second")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DecomposableConfig:
+class DecomposableConfig(TextSizes):
     """Sizes. The paper has d_embedding 300 (GloVe, fixed), d 200.
 
     within: whether words also attend within their sentence (§3.4). reach: the distance from which on all are the same.
     """
 
-    vocabulary: int
-    classes: int
     within: bool = False
     reach: int = 10
     d_embedding: int = 64
     d: int = 64
     dropout: float = 0.2
     max_tokens: int = 64
-    max_characters: int = 20_000
 
 
 def feed_forward(d_in: int, d: int, dropout: float) -> nn.Sequential:
@@ -139,7 +125,7 @@ def card(network: DecomposableAttention, blueprint: Blueprint[DecomposableConfig
     """Describe the network."""
     config = network.config
     summary = "Two sentences: what is given (the premise), and what is asked about it (the hypothesis)."
-    pair = PairInput(summary=summary, tokenizer=blueprint.tokenizer(), max_tokens=config.max_tokens)
+    pair = blueprint.pair(summary)
     sides = {"first": (pair.first, pair.second), "second": (pair.second, pair.first)}
     maps = dict[str, Map]()
     if network.within is not None:
@@ -149,52 +135,32 @@ def card(network: DecomposableAttention, blueprint: Blueprint[DecomposableConfig
     for side, (own, other) in sides.items():
         about = f"How well each word of the {side} sentence fits those of the other."
         maps |= maps_of(network.attention, {f"{side}.cross": Attends(own, other, about)})
-    return describe(
+    return blueprint.card(
+        network,
         title="Decomposable attention" + (", with attention within sentences" if config.within else ""),
         summary="Tells how two sentences are related: each word is compared with those of the other that fit it.",
         inputs=[pair],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps,
-        taxonomy=Taxonomy(
-            features="parallel co-attention",
-            scoring="multiplicative",
-            query=("self-attentive", "specialised") if config.within else "specialised",
-        ),
-        citation=Citation(
-            "Parikh, Täckström, Das, Uszkoreit",
-            "A Decomposable Attention Model for Natural Language Inference",
-            2016,
-            "EMNLP",
-        ),
-        config=config,
+        taxonomy={
+            "features": "parallel co-attention",
+            "scoring": "multiplicative",
+            "query": ("self-attentive", "specialised") if config.within else "specialised",
+        },
+        citation="Parikh, Täckström, Das, Uszkoreit (2016): A Decomposable Attention Model for Natural Language "
+        "Inference. EMNLP",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d=8, dropout=0.0, reach=3),
-    "demo": Preset(
-        settings=Settings(epochs=6, batch_size=32, learning_rate=4e-3, patience=2),
-        sizes={"d_embedding": 32, "d": 32, "dropout": 0.1},
-        vocabulary=500,
-    ),
-    "full": Preset(settings=Settings(epochs=8, batch_size=32, learning_rate=2e-3, patience=2), vocabulary=8000),
+    "demo": preset(6, 32, 4e-3, patience=2, vocabulary=500, d_embedding=32, d=32, dropout=0.1),
+    "full": preset(8, 32, 2e-3, patience=2, vocabulary=8000),
     # The sizes of §5.1, with Adam in the place of Adagrad. Their words are GloVe's, and stay as they are.
-    "paper": Preset(
-        settings=Settings(epochs=50, batch_size=32, learning_rate=1e-3, patience=10),
-        sizes={"d_embedding": 300, "d": 200, "dropout": 0.2},
-        vocabulary=40_000,
-    ),
+    "paper": preset(50, 32, 1e-3, patience=10, vocabulary=40_000, d_embedding=300, d=200),
 }
 
-DECOMPOSABLE_ATTENTION = Recipe(
-    config=DecomposableConfig,
-    network=DecomposableAttention,
-    card=card,
-    task=Classify(),
-    data=rows.TEXT_PAIRS,
-    builtin=inference.dataset,
-    prepare=of_texts(DecomposableConfig),
-    presets=PRESETS,
+DECOMPOSABLE_ATTENTION = classifying_texts(
+    DecomposableConfig, DecomposableAttention, card, PRESETS, builtin=inference.dataset, data=rows.TEXT_PAIRS
 )
 # What the paper adds to it: attention within each sentence, which knows how far words are apart.
 DECOMPOSABLE_ATTENTION_WITHIN = DECOMPOSABLE_ATTENTION.changed(within=True)

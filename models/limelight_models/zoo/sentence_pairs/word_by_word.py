@@ -5,7 +5,6 @@ last state attends to the premise once (B), or each of its states does, knowing 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -15,36 +14,23 @@ from limelight_models.attention import Attention
 from limelight_models.attention.flat import attend, over_keys
 from limelight_models.attention.score import Additive
 from limelight_models.blocks.recurrent import pick
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import PairInput
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.data import inference, rows
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
-from limelight_models.training.prepared import of_texts
+from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 
 
-@dataclass(frozen=True, kw_only=True)
-class WordByWordConfig:
+class WordByWordConfig(TextSizes):
     """Sizes. The paper has d_embedding 300 (word2vec, fixed), d 100.
 
     each: whether each word of the hypothesis attends, or its last state alone (§2.3).
     """
 
-    vocabulary: int
-    classes: int
     each: bool = True
     d_embedding: int = 64
     d: int = 64
     dropout: float = 0.2
     max_tokens: int = 64
-    max_characters: int = 20_000
 
 
 class Premise(nn.Module):
@@ -151,50 +137,30 @@ def card(network: WordByWord, blueprint: Blueprint[WordByWordConfig]) -> Card:
     """Describe the network."""
     config = network.config
     summary = "Two sentences: what is given (the premise), and what is asked about it (the hypothesis)."
-    pair = PairInput(summary=summary, tokenizer=blueprint.tokenizer(), max_tokens=config.max_tokens)
+    pair = blueprint.pair(summary)
     cross = Attends(pair.second, pair.first, "What each word of the second sentence looks at in the first.")
     once = Attends(one("pair"), pair.first, "How much each word of the first sentence counts.")
-    return describe(
+    return blueprint.card(
+        network,
         title="Word-by-word attention" if config.each else "Conditional encoding with attention",
         summary="Tells how two sentences are related: the second is read with the first in mind, and looks back at it.",
         inputs=[pair],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.attention, {"second.cross": cross} if config.each else {"first": once}),
-        taxonomy=Taxonomy(scoring="additive"),
-        citation=Citation(
-            "Rocktäschel, Grefenstette, Hermann, Kočiský, Blunsom",
-            "Reasoning about Entailment with Neural Attention",
-            2016,
-            "ICLR",
-        ),
-        config=config,
+        taxonomy={"scoring": "additive"},
+        citation="Rocktäschel, Grefenstette, Hermann, Kočiský, Blunsom (2016): Reasoning about Entailment with "
+        "Neural Attention. ICLR",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d=6, dropout=0.0),
-    "demo": Preset(
-        settings=Settings(epochs=6, batch_size=32, learning_rate=4e-3, patience=2),
-        sizes={"d_embedding": 32, "d": 32, "dropout": 0.1},
-        vocabulary=500,
-    ),
-    "full": Preset(settings=Settings(epochs=6, batch_size=32, learning_rate=2e-3, patience=2), vocabulary=8000),
-    "paper": Preset(
-        settings=Settings(epochs=20, batch_size=32, learning_rate=1e-3, patience=5),
-        sizes={"d_embedding": 300, "d": 100},
-        vocabulary=40_000,
-    ),
+    "demo": preset(6, 32, 4e-3, patience=2, vocabulary=500, d_embedding=32, d=32, dropout=0.1),
+    "full": preset(6, 32, 2e-3, patience=2, vocabulary=8000),
+    "paper": preset(20, 32, 1e-3, patience=5, vocabulary=40_000, d_embedding=300, d=100),
 }
 
-WORD_BY_WORD = Recipe(
-    config=WordByWordConfig,
-    network=WordByWord,
-    card=card,
-    task=Classify(),
-    data=rows.TEXT_PAIRS,
-    builtin=inference.dataset,
-    prepare=of_texts(WordByWordConfig),
-    presets=PRESETS,
+WORD_BY_WORD = classifying_texts(
+    WordByWordConfig, WordByWord, card, PRESETS, builtin=inference.dataset, data=rows.TEXT_PAIRS
 )
 # What the paper compares it with: the last state attends, once.
 WORD_BY_WORD_ONCE = WORD_BY_WORD.changed(each=False)

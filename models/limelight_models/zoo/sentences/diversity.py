@@ -6,7 +6,6 @@ whose cell makes each state orthogonal to those before (§4.1), is not here.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -16,37 +15,26 @@ from limelight_models.attention import Attention
 from limelight_models.attention.flat import average
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.score import SelfAttentive
-from limelight_models.cards.card import Card, Metric
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import TextInput
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.data import docstrings, rows
+from limelight_models.cards.card import Metric
+from limelight_models.cards.language import Attends, maps_of, one
+from limelight_models.data import docstrings
 from limelight_models.data.dataset import Example
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.heads import Scores
 from limelight_models.tasks.task import HeldOut, answers
-from limelight_models.training.prepared import of_texts
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiversityConfig:
+class DiversityConfig(TextSizes):
     """Sizes. The paper has d_embedding 300 and d_hidden 128. diversity: weight λ of conicity in the loss."""
 
-    vocabulary: int
-    classes: int
     d_embedding: int = 64
     d_hidden: int = 64
     d_attention: int = 32
     dropout: float = 0.4
     diversity: float = 0.5
     max_tokens: int = 512
-    max_characters: int = 20_000
 
 
 class DiversityLstm(Network):
@@ -104,52 +92,32 @@ class ClassifyByStates(Classify):
 
 def card(network: DiversityLstm, blueprint: Blueprint[DiversityConfig]) -> Card:
     """Describe the network."""
-    text = TextInput(
-        summary="A text, such as a sentence or a review.",
-        tokenizer=blueprint.tokenizer(),
-        max_tokens=network.config.max_tokens,
-    )
-    return describe(
+    text = blueprint.text("A text, such as a sentence or a review.")
+    return blueprint.card(
+        network,
         title="Diversity LSTM",
         summary="Classifies a text by an LSTM whose states differ, so that the weights of its words say what it read.",
         inputs=[text],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.pool, {"pool": Attends(one("text"), text.tokens(), "How much each word counts.")}),
-        taxonomy=Taxonomy(scoring="additive", query="self-attentive"),
-        citation=Citation(
-            "Mohankumar, Nema, Narasimhan, Khapra, Srinivasan, Ravindran",
-            "Towards Transparent and Explainable Attention Models",
-            2020,
-            "ACL",
-        ),
-        config=network.config,
+        taxonomy={"scoring": "additive", "query": "self-attentive"},
+        citation="Mohankumar, Nema, Narasimhan, Khapra, Srinivasan, Ravindran (2020): Towards Transparent and "
+        "Explainable Attention Models. ACL",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, d_attention=6, dropout=0.1),
-    "demo": Preset(
-        settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=3),
-        sizes={"d_embedding": 32, "d_hidden": 32, "d_attention": 16, "max_tokens": 128},
-        vocabulary=3000,
+    "demo": preset(
+        8, 16, 4e-3, patience=3, vocabulary=3000, d_embedding=32, d_hidden=32, d_attention=16, max_tokens=128
     ),
-    "full": Preset(settings=Settings(epochs=6, batch_size=32, learning_rate=3e-3, patience=2), vocabulary=8000),
-    "paper": Preset(
-        settings=Settings(epochs=8, batch_size=32, learning_rate=1e-3, weight_decay=1e-5, patience=8),
-        sizes={"d_embedding": 300, "d_hidden": 128, "d_attention": 64},
-        vocabulary=20_000,
+    "full": preset(6, 32, 3e-3, patience=2, vocabulary=8000),
+    "paper": preset(
+        8, 32, 1e-3, weight_decay=1e-5, patience=8, vocabulary=20_000, d_embedding=300, d_hidden=128, d_attention=64
     ),
 }
 
-DIVERSITY_LSTM = Recipe(
-    config=DiversityConfig,
-    network=DiversityLstm,
-    card=card,
-    task=ClassifyByStates(),
-    data=rows.TEXTS,
-    builtin=docstrings.texts,
-    prepare=of_texts(DiversityConfig),
-    presets=PRESETS,
+DIVERSITY_LSTM = classifying_texts(
+    DiversityConfig, DiversityLstm, card, PRESETS, builtin=docstrings.texts, task=ClassifyByStates()
 )
 # The same LSTM without conicity in its loss.
 DIVERSITY_LSTM_PLAIN = DIVERSITY_LSTM.changed(diversity=0.0)

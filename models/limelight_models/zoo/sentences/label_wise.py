@@ -4,8 +4,6 @@ Fig. 1 of the paper, from the bottom: words, two bidirectional LSTMs, words and 
 over the words for each label, a score a label. The paper predicts the emoji of a tweet.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -13,33 +11,20 @@ from limelight_models.attention import Attention
 from limelight_models.attention.queries.label_wise import LabelLinear, LabelWise
 from limelight_models.attention.score import Dot
 from limelight_models.blocks.recurrent import BiLstm
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import TextInput
-from limelight_models.cards.labels import LabelSet, one
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.data import docstrings, rows
+from limelight_models.cards.language import Attends, LabelSet, maps_of, one
+from limelight_models.data import docstrings
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
-from limelight_models.training.prepared import of_texts
+from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelWiseConfig:
+class LabelWiseConfig(TextSizes):
     """Sizes. shared: whether all labels have the same weights over the words."""
 
-    vocabulary: int
-    classes: int
     d_embedding: int = 64
     d_hidden: int = 32
     dropout: float = 0.4
     shared: bool = False
     max_tokens: int = 256
-    max_characters: int = 20_000
 
 
 class LabelWiseLstm(Network):
@@ -77,53 +62,31 @@ class LabelWiseLstm(Network):
 
 def card(network: LabelWiseLstm, blueprint: Blueprint[LabelWiseConfig]) -> Card:
     """Describe the network."""
-    text = TextInput(summary="A short text.", tokenizer=blueprint.tokenizer(), max_tokens=network.config.max_tokens)
+    text = blueprint.text("A short text.")
     labels = LabelSet(name="classes", kind="classes", names=blueprint.labels)
     shown = Attends(labels, text.tokens(), "How much each word counts for each class.", kind="pool")
     if network.config.shared:
         shown = Attends(one("text"), text.tokens(), "How much each word counts, for all classes alike.")
-    return describe(
+    return blueprint.card(
+        network,
         title="Label-wise attention LSTM",
         summary="Classifies a text, weighing its words for each class by itself.",
         inputs=[text],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.attention, {"label": shown}),
-        taxonomy=Taxonomy(scoring="multiplicative", query="self-attentive"),
-        citation=Citation(
-            "Barbieri, Espinosa-Anke, Camacho-Collados, Schockaert, Saggion",
-            "Interpretable Emoji Prediction via Label-Wise Attention LSTMs",
-            2018,
-            "EMNLP",
-        ),
-        config=network.config,
+        taxonomy={"scoring": "multiplicative", "query": "self-attentive"},
+        citation="Barbieri, Espinosa-Anke, Camacho-Collados, Schockaert, Saggion (2018): Interpretable Emoji "
+        "Prediction via Label-Wise Attention LSTMs. EMNLP",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=4, dropout=0.1),
-    "demo": Preset(
-        settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=3),
-        sizes={"d_embedding": 32, "d_hidden": 16, "dropout": 0.5, "max_tokens": 128},
-        vocabulary=3000,
-    ),
-    "full": Preset(settings=Settings(epochs=8, batch_size=32, learning_rate=3e-3, patience=3), vocabulary=8000),
+    "demo": preset(8, 16, 4e-3, patience=3, vocabulary=3000, d_embedding=32, d_hidden=16, dropout=0.5, max_tokens=128),
+    "full": preset(8, 32, 3e-3, patience=3, vocabulary=8000),
     # The surveys do not give the paper's sizes: these are of the size that LSTMs for tweets had then.
-    "paper": Preset(
-        settings=Settings(epochs=20, batch_size=64, learning_rate=1e-3, patience=4),
-        sizes={"d_embedding": 300, "d_hidden": 512},
-        vocabulary=50_000,
-    ),
+    "paper": preset(20, 64, 1e-3, vocabulary=50_000, d_embedding=300, d_hidden=512),
 }
 
-LABEL_WISE_LSTM = Recipe(
-    config=LabelWiseConfig,
-    network=LabelWiseLstm,
-    card=card,
-    task=Classify(),
-    data=rows.TEXTS,
-    builtin=docstrings.texts,
-    prepare=of_texts(LabelWiseConfig),
-    presets=PRESETS,
-)
+LABEL_WISE_LSTM = classifying_texts(LabelWiseConfig, LabelWiseLstm, card, PRESETS, builtin=docstrings.texts)
 # What the paper compares it with: one row of weights for all labels.
 LABEL_WISE_LSTM_SHARED = LABEL_WISE_LSTM.changed(shared=True)

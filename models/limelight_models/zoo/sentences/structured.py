@@ -4,8 +4,6 @@ Fig. 1 of the paper, from the bottom: words, a bidirectional LSTM, several distr
 sentence matrix for each, classes. A penalty keeps the distributions apart and narrow.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -13,23 +11,13 @@ from limelight_models.attention import Attention
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.score import ImportanceMatrix
 from limelight_models.blocks.recurrent import BiLstm
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import TextInput
-from limelight_models.cards.labels import numbered, one
-from limelight_models.cards.maps import map_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.data import docstrings, rows
+from limelight_models.cards.language import map_of, numbered, one
+from limelight_models.data import docstrings
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
-from limelight_models.training.prepared import of_texts
+from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 
 
-@dataclass(frozen=True, kw_only=True)
-class StructuredConfig:
+class StructuredConfig(TextSizes):
     """Sizes. The paper has d_embedding 100, d_hidden 300 in each direction, d_attention 350, rows 30, penalty 1.
 
     rows: of the sentence matrix, r in the paper. penalty: what the penalty is multiplied by in the loss; 0 leaves it
@@ -37,8 +25,6 @@ class StructuredConfig:
     class has 49.9 %). d_classify: of the layer before the classes.
     """
 
-    vocabulary: int
-    classes: int
     rows: int = 8
     penalty: float = 0.03
     d_embedding: int = 64
@@ -47,7 +33,6 @@ class StructuredConfig:
     d_classify: int = 96
     dropout: float = 0.5
     max_tokens: int = 256
-    max_characters: int = 20_000
 
 
 class StructuredEmbedding(Network):
@@ -101,9 +86,7 @@ def redundancy(weights: Tensor) -> Tensor:
 def card(network: StructuredEmbedding, blueprint: Blueprint[StructuredConfig]) -> Card:
     """Describe the network."""
     config = network.config
-    text = TextInput(
-        summary="A sentence or a short text.", tokenizer=blueprint.tokenizer(), max_tokens=config.max_tokens
-    )
+    text = blueprint.text("A sentence or a short text.")
     pool = map_of(
         network.pool,
         "pool",
@@ -112,49 +95,43 @@ def card(network: StructuredEmbedding, blueprint: Blueprint[StructuredConfig]) -
         of_heads=numbered("rows", "heads", "row", config.rows),
         summary="How much each word counts in each row of the sentence matrix.",
     )
-    return describe(
+    return blueprint.card(
+        network,
         title="Structured self-attentive embedding",
         summary="Classifies a text by a matrix of which each row is another weighted sum of its words.",
         inputs=[text],
-        results=[Classes(labels=blueprint.labels)],
         maps={"pool": pool},
-        taxonomy=Taxonomy(scoring="additive", query="self-attentive", multiplicity="multi-head"),
-        citation=Citation(
-            "Lin, Feng, dos Santos, Yu, Xiang, Zhou, Bengio",
-            "A Structured Self-attentive Sentence Embedding",
-            2017,
-            "ICLR",
-        ),
-        config=config,
+        taxonomy={"scoring": "additive", "query": "self-attentive", "multiplicity": "multi-head"},
+        citation="Lin, Feng, dos Santos, Yu, Xiang, Zhou, Bengio (2017): A Structured Self-attentive Sentence "
+        "Embedding. ICLR",
     )
 
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, d_attention=8, d_classify=8, rows=3, dropout=0.1),
-    "demo": Preset(
-        settings=Settings(epochs=5, batch_size=16, learning_rate=3e-3, patience=3),
-        sizes={"d_embedding": 32, "d_hidden": 24, "d_attention": 32, "rows": 4, "max_tokens": 128},
-        vocabulary=3000,
+    "demo": preset(
+        5, 16, 3e-3, patience=3, vocabulary=3000, d_embedding=32, d_hidden=24, d_attention=32, rows=4, max_tokens=128
     ),
-    "full": Preset(settings=Settings(epochs=8, batch_size=32, learning_rate=2e-3, patience=2), vocabulary=12_000),
+    "full": preset(8, 32, 2e-3, patience=2, vocabulary=12_000),
     # The authors' for reviews (§4.2), with Adam in the place of plain gradient descent.
-    "paper": Preset(
-        settings=Settings(epochs=30, batch_size=16, learning_rate=1e-3, weight_decay=1e-4, patience=5, clip=0.5),
-        sizes={"d_embedding": 100, "d_hidden": 300, "d_attention": 350, "d_classify": 3000, "rows": 30, "penalty": 1.0},
+    "paper": preset(
+        30,
+        16,
+        1e-3,
+        weight_decay=1e-4,
+        patience=5,
+        clip=0.5,
         vocabulary=40_000,
+        d_embedding=100,
+        d_hidden=300,
+        d_attention=350,
+        d_classify=3000,
+        rows=30,
+        penalty=1.0,
     ),
 }
 
-STRUCTURED = Recipe(
-    config=StructuredConfig,
-    network=StructuredEmbedding,
-    card=card,
-    task=Classify(),
-    data=rows.TEXTS,
-    builtin=docstrings.texts,
-    prepare=of_texts(StructuredConfig),
-    presets=PRESETS,
-)
+STRUCTURED = classifying_texts(StructuredConfig, StructuredEmbedding, card, PRESETS, builtin=docstrings.texts)
 # What the paper compares it with (§4.4): no penalty, and one row.
 STRUCTURED_FREE = STRUCTURED.changed(penalty=0.0)
 STRUCTURED_ONE = STRUCTURED.changed(rows=1)

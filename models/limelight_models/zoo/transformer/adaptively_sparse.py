@@ -4,21 +4,15 @@ The Transformer with α-entmax in the place of each softmax, of the encoder, of 
 paper's other model, with α = 1.5 everywhere, is `limelight train transformer --attention 1.5-entmax`.
 """
 
-from dataclasses import dataclass
-
 from limelight_models.attention import Attention
 from limelight_models.attention.align import Entmax
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.zoo.seq2seq import rewriting
+from limelight_models.recipes import Blueprint, Card
+from limelight_models.recipes.rewriting import rewriting
 from limelight_models.zoo.transformer.encoder_decoder import PRESETS, EncoderDecoder, EncoderDecoderConfig, parts
 
 
-@dataclass(frozen=True, kw_only=True)
 class AdaptivelySparseConfig(EncoderDecoderConfig):
     """Sizes, which are those of the Transformer."""
 
@@ -34,16 +28,17 @@ class AdaptivelySparseConfig(EncoderDecoderConfig):
 
 def card(network: EncoderDecoder, blueprint: Blueprint[AdaptivelySparseConfig]) -> Card:
     """Describe the model."""
-    return describe(
+    return blueprint.card(
+        network,
         title="Adaptively sparse Transformer",
         summary="Rewrites a text token by token; each head has learned how many weights of a token are not 0.",
-        taxonomy=Taxonomy(
-            scoring="scaled multiplicative",
-            alignment="α-entmax",
-            query=("self-attentive", "basic"),
-            multiplicity=("multi-head", "multi-hop"),
-        ),
-        citation=Citation("Correia, Niculae, Martins", "Adaptively Sparse Transformers", 2019, "EMNLP"),
+        taxonomy={
+            "scoring": "scaled multiplicative",
+            "alignment": "α-entmax",
+            "query": ("self-attentive", "basic"),
+            "multiplicity": ("multi-head", "multi-hop"),
+        },
+        citation="Correia, Niculae, Martins (2019): Adaptively Sparse Transformers. EMNLP",
         **parts(network, blueprint),
     )
 

@@ -6,7 +6,6 @@ source.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,16 +18,12 @@ from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
 from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.blocks.transformer import AddAndNorm, FeedForward, PostNormLayer, places
-from limelight_models.cards.labels import input_steps
-from limelight_models.cards.maps import Attends, Map, maps_of
-from limelight_models.cards.results import State, cached_states
+from limelight_models.cards.language import Attends, Map, State, cached_states, input_steps, maps_of
 from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.zoo.seq2seq import Seq2SeqConfig
+from limelight_models.recipes import Blueprint, Preset, preset, tiny
+from limelight_models.recipes.rewriting import Seq2SeqConfig
 
 
-@dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig(Seq2SeqConfig):
     """Sizes. The paper's base model has d_model 512, 6 layers, 8 heads and d_hidden 2048."""
 
@@ -200,25 +195,27 @@ def parts(network: EncoderDecoder, blueprint: Blueprint[Any], read: Mapping[str,
         "inputs": [text, target],
         "results": [written],
         "maps": {**maps_of(network.encoder, reading), **(read or {}), **maps_of(network.decoder, putting_out)},
-        "config": config,
     }
 
 
 # For models that exchange attention alone. Paper: Transformer base, with this project's schedule of the learning rate.
 PRESETS: Mapping[str, Preset] = {
     "tiny": tiny(d_model=8, layers=1, heads=2, d_hidden=8),
-    "demo": Preset(
-        settings=Settings(epochs=16, batch_size=64, learning_rate=2e-3, patience=4),
-        sizes={"d_model": 64, "layers": 2, "heads": 4, "d_hidden": 128},
+    "demo": preset(16, 64, 2e-3, d_model=64, layers=2, heads=4, d_hidden=128),
+    "full": preset(
+        12, 64, 1e-3, patience=2, vocabulary=2000, d_model=128, layers=2, heads=8, d_hidden=512, dropout=0.1
     ),
-    "full": Preset(
-        settings=Settings(epochs=12, batch_size=64, learning_rate=1e-3, patience=2),
-        sizes={"d_model": 128, "layers": 2, "heads": 8, "d_hidden": 512, "dropout": 0.1},
-        vocabulary=2000,
-    ),
-    "paper": Preset(
-        settings=Settings(epochs=20, batch_size=512, learning_rate=7e-4, patience=20, weight_decay=0.0),
-        sizes={"d_model": 512, "layers": 6, "heads": 8, "d_hidden": 2048, "dropout": 0.1},
+    "paper": preset(
+        20,
+        512,
+        7e-4,
+        patience=20,
+        weight_decay=0.0,
         vocabulary=32_000,
+        d_model=512,
+        layers=6,
+        heads=8,
+        d_hidden=2048,
+        dropout=0.1,
     ),
 }

@@ -4,22 +4,15 @@ The Transformer with heads of their own size. With d / h features, a head's scor
 most, so that many heads cannot say which key (the paper's representation theorem: d / h ≥ n allows any weights).
 """
 
-from dataclasses import dataclass
-
 from limelight_models.attention import Attention
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
 from limelight_models.cards.results import State, cached_states
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.zoo.seq2seq import rewriting
+from limelight_models.recipes import Blueprint, Card, preset, tiny
+from limelight_models.recipes.rewriting import rewriting
 from limelight_models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts
 
 
-@dataclass(frozen=True, kw_only=True)
 class FixedHeadsConfig(EncoderDecoderConfig):
     """Sizes. d_head: of a head, by the paper the number of tokens; 0 for d_model / heads."""
 
@@ -44,20 +37,17 @@ class FixedHeadsConfig(EncoderDecoderConfig):
 
 def card(network: EncoderDecoder, blueprint: Blueprint[FixedHeadsConfig]) -> Card:
     """Describe the model."""
-    return describe(
+    return blueprint.card(
+        network,
         title="Transformer with a fixed head size",
         summary="Rewrites a text token by token, looking at the source and back at itself by heads of their own size.",
-        taxonomy=Taxonomy(
-            scoring="scaled multiplicative",
-            query=("self-attentive", "basic"),
-            multiplicity=("multi-head", "multi-hop"),
-        ),
-        citation=Citation(
-            "Bhojanapalli, Yun, Rawat, Reddi, Kumar",
-            "Low-Rank Bottleneck in Multi-head Attention Models",
-            2020,
-            "ICML",
-        ),
+        taxonomy={
+            "scoring": "scaled multiplicative",
+            "query": ("self-attentive", "basic"),
+            "multiplicity": ("multi-head", "multi-hop"),
+        },
+        citation="Bhojanapalli, Yun, Rawat, Reddi, Kumar (2020): Low-Rank Bottleneck in Multi-head Attention "
+        "Models. ICML",
         **parts(network, blueprint),
     )
 
@@ -65,20 +55,21 @@ def card(network: EncoderDecoder, blueprint: Blueprint[FixedHeadsConfig]) -> Car
 PRESETS = {
     "tiny": tiny(d_model=8, layers=1, heads=2, d_head=3, d_hidden=8),
     # Many heads for so few features: divided, each would have two.
-    "demo": Preset(
-        settings=Settings(epochs=16, batch_size=64, learning_rate=2e-3, patience=4),
-        sizes={"d_model": 32, "layers": 2, "heads": 16, "d_head": 16, "d_hidden": 128},
-    ),
-    "full": Preset(
-        settings=Settings(epochs=12, batch_size=64, learning_rate=1e-3, patience=2),
-        sizes={"d_model": 64, "layers": 2, "heads": 16, "d_head": 32, "d_hidden": 256, "dropout": 0.1},
-        vocabulary=2000,
-    ),
+    "demo": preset(16, 64, 2e-3, d_model=32, heads=16),
+    "full": preset(12, 64, 1e-3, patience=2, vocabulary=2000, heads=16, d_head=32, d_hidden=256),
     # An embedding a quarter as large as is usual with 8 heads of 128, with this project's encoder and schedule.
-    "paper": Preset(
-        settings=Settings(epochs=20, batch_size=512, learning_rate=7e-4, patience=20, weight_decay=0.0),
-        sizes={"d_model": 256, "layers": 6, "heads": 8, "d_head": 128, "d_hidden": 1024, "dropout": 0.1},
+    "paper": preset(
+        20,
+        512,
+        7e-4,
+        patience=20,
+        weight_decay=0.0,
         vocabulary=32_000,
+        d_model=256,
+        layers=6,
+        heads=8,
+        d_head=128,
+        d_hidden=1024,
     ),
 }
 

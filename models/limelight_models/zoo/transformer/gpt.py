@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -15,25 +14,20 @@ from limelight_models.attention.cached import CausalAttention, KVCache
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
 from limelight_models.attention.weights import AroundAttention
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import TextInput, forced_target
 from limelight_models.cards.labels import input_steps, output_steps
 from limelight_models.cards.maps import Attends, maps_of
 from limelight_models.cards.results import Written, cached_states
-from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data import dates, rows, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.network import Answer, PromptedNetwork, StepAnswer
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
+from limelight_models.recipes import Blueprint, Card, Preset, Recipe, Sizes, preset, tiny
 from limelight_models.tasks.generate import Generate
 
 PROMPT, OUTPUT = "prompt.json", "tokenizer.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class GptConfig:
+class GptConfig(Sizes):
     """Sizes. The paper's smallest has d_model 768, 12 layers, 12 heads, d_hidden 3072 and 1024 places.
 
     begin, end: the token put in first, and the one that ends a prompt and a sequence.
@@ -180,20 +174,16 @@ def card(network: Gpt, blueprint: Blueprint[GptConfig]) -> Card:
     put_in = input_steps(prompt=prompt.tokens("prompt"))
     about = "Where layer {} looked, in the prompt and in what was put out, before each token."
     shown = Attends(written.steps, put_in, about)
-    return describe(
+    return blueprint.card(
+        network,
         title="GPT-2",
         summary="Continues a text token by token, looking back at all of it before each one.",
         inputs=[prompt, target],
         results=[written],
         maps=maps_of(network.layers, {"decoder.{}.self": shown}),
-        taxonomy=Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head"),
-        citation=Citation(
-            "Radford, Wu, Child, Luan, Amodei, Sutskever",
-            "Language Models are Unsupervised Multitask Learners",
-            2019,
-            "OpenAI",
-        ),
-        config=config,
+        taxonomy={"scoring": "scaled multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        citation="Radford, Wu, Child, Luan, Amodei, Sutskever (2019): Language Models are Unsupervised Multitask "
+        "Learners. OpenAI",
     )
 
 
@@ -210,40 +200,29 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[GptConfig]:
 
 
 PRESETS = {
-    "tiny": tiny(d_model=16, layers=2, heads=2, d_hidden=16),
-    "demo": Preset(
-        settings=Settings(epochs=12, batch_size=64, learning_rate=2e-3, patience=4),
-        sizes={"d_model": 64, "layers": 2, "heads": 4, "d_hidden": 128},
-    ),
-    "full": Preset(
-        settings=Settings(epochs=12, batch_size=64, learning_rate=1e-3, patience=2),
-        sizes={"d_model": 256, "layers": 4, "heads": 8, "d_hidden": 1024, "dropout": 0.2},
-        vocabulary=2000,
+    "tiny": tiny(d_model=16, heads=2, d_hidden=16),
+    "demo": preset(12, 64, 2e-3, d_hidden=128),
+    "full": preset(
+        12, 64, 1e-3, patience=2, vocabulary=2000, d_model=256, layers=4, heads=8, d_hidden=1024, dropout=0.2
     ),
     # The smallest (Table 2), with 1024 places, half of them for the prompt. The paper says nothing of its rate: that of
     # the first GPT (Radford et al. 2018, §4.1).
-    "paper": Preset(
-        settings=Settings(epochs=20, batch_size=512, learning_rate=2.5e-4, patience=20),
-        sizes={
-            "d_model": 768,
-            "layers": 12,
-            "heads": 12,
-            "d_hidden": 3072,
-            "max_prompt": 511,
-            "max_new_tokens": 512,
-            "max_characters": 10_000,
-        },
+    "paper": preset(
+        20,
+        512,
+        2.5e-4,
+        patience=20,
         vocabulary=50_257,
+        d_model=768,
+        layers=12,
+        heads=12,
+        d_hidden=3072,
+        max_prompt=511,
+        max_new_tokens=512,
+        max_characters=10_000,
     ),
 }
 
 GPT = Recipe(
-    config=GptConfig,
-    network=Gpt,
-    card=card,
-    task=Generate(),
-    data=rows.PAIRS,
-    builtin=dates.dataset,
-    prepare=prepare,
-    presets=PRESETS,
+    GptConfig, Gpt, card, task=Generate(), data=rows.PAIRS, builtin=dates.dataset, prepare=prepare, presets=PRESETS
 )

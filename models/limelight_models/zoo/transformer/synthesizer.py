@@ -5,7 +5,6 @@ Attention over the source stays the Transformer's. Weights are [query, key] as e
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +15,9 @@ from limelight_models.attention.context import Context
 from limelight_models.attention.linear import HeadLinear
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.scoring import Score
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
 from limelight_models.cards.results import State
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.zoo.seq2seq import rewriting
+from limelight_models.recipes import Blueprint, Card
+from limelight_models.recipes.rewriting import rewriting
 from limelight_models.zoo.transformer.encoder_decoder import PRESETS, EncoderDecoder, EncoderDecoderConfig, parts
 
 
@@ -98,7 +94,6 @@ class Synthesis(MultiHead):
         return values if self.attention.query_free else self.split(self.query_map(query)), values, values
 
 
-@dataclass(frozen=True, kw_only=True)
 class SynthesizerConfig(EncoderDecoderConfig):
     """Sizes, which are those of the Transformer. random: whether weights are those of places alone."""
 
@@ -122,20 +117,17 @@ class SynthesizerConfig(EncoderDecoderConfig):
 
 def card(network: EncoderDecoder, blueprint: Blueprint[SynthesizerConfig]) -> Card:
     """Describe the model."""
-    return describe(
+    return blueprint.card(
+        network,
         title="Synthesizer",
         summary="Rewrites a text token by token; where tokens look among themselves is made without comparing them.",
-        taxonomy=Taxonomy(
-            scoring=("location-based", "scaled multiplicative"),
-            query=("self-attentive", "basic"),
-            multiplicity=("multi-head", "multi-hop"),
-        ),
-        citation=Citation(
-            "Tay, Bahri, Metzler, Juan, Zhao, Zheng",
-            "Synthesizer: Rethinking Self-Attention for Transformer Models",
-            2021,
-            "ICML",
-        ),
+        taxonomy={
+            "scoring": ("location-based", "scaled multiplicative"),
+            "query": ("self-attentive", "basic"),
+            "multiplicity": ("multi-head", "multi-hop"),
+        },
+        citation="Tay, Bahri, Metzler, Juan, Zhao, Zheng (2021): Synthesizer: Rethinking Self-Attention for "
+        "Transformer Models. ICML",
         **parts(network, blueprint),
     )
 

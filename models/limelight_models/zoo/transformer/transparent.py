@@ -5,7 +5,6 @@ for gradients to the lowest layers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -13,18 +12,12 @@ from torch import Tensor, nn
 from limelight_models.attention import Attention
 from limelight_models.attention.context import Context
 from limelight_models.attention.scoring import Score
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.labels import LabelSet
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.zoo.seq2seq import rewriting
+from limelight_models.cards.language import Attends, LabelSet, maps_of
+from limelight_models.recipes import Blueprint, Card, preset, tiny
+from limelight_models.recipes.rewriting import rewriting
 from limelight_models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts
 
 
-@dataclass(frozen=True, kw_only=True)
 class TransparentConfig(EncoderDecoderConfig):
     """Sizes. layers: of the decoder; encoder_layers: of the encoder."""
 
@@ -97,47 +90,38 @@ def card(network: TransparentTransformer, blueprint: Blueprint[TransparentConfig
     mixed = Attends(
         readers, encoder, "How much each layer of the decoder reads of each layer of the encoder.", "memory"
     )
-    return describe(
+    return blueprint.card(
+        network,
         title="Transformer with transparent attention",
         summary="Rewrites a text token by token; its decoder reads a mixture of all layers of a deep encoder.",
-        taxonomy=Taxonomy(
-            scoring="scaled multiplicative",
-            query=("self-attentive", "basic"),
-            multiplicity=("multi-head", "multi-hop"),
-        ),
-        citation=Citation(
-            "Bapna, Chen, Firat, Cao, Wu",
-            "Training Deeper Neural Machine Translation Models with Transparent Attention",
-            2018,
-            "EMNLP",
-        ),
+        taxonomy={
+            "scoring": "scaled multiplicative",
+            "query": ("self-attentive", "basic"),
+            "multiplicity": ("multi-head", "multi-hop"),
+        },
+        citation="Bapna, Chen, Firat, Cao, Wu (2018): Training Deeper Neural Machine Translation Models with "
+        "Transparent Attention. EMNLP",
         **parts(network, blueprint, maps_of(network.mix, {"layers": mixed})),
     )
 
 
 PRESETS = {
     "tiny": tiny(d_model=8, layers=1, encoder_layers=2, heads=2, d_hidden=8),
-    "demo": Preset(
-        settings=Settings(epochs=12, batch_size=64, learning_rate=2e-3, patience=12),
-        sizes={"d_model": 32, "layers": 2, "encoder_layers": 10, "heads": 4, "d_hidden": 64},
-    ),
-    "full": Preset(
-        settings=Settings(epochs=12, batch_size=64, learning_rate=1e-3, patience=12),
-        sizes={"d_model": 64, "layers": 2, "encoder_layers": 10, "heads": 4, "d_hidden": 256, "dropout": 0.1},
-        vocabulary=2000,
-    ),
+    "demo": preset(12, 64, 2e-3, patience=12, d_model=32, encoder_layers=10, d_hidden=64),
+    "full": preset(12, 64, 1e-3, patience=12, vocabulary=2000, encoder_layers=10, d_hidden=256),
     # The deepest encoder that the paper trains, with this project's schedule of the learning rate.
-    "paper": Preset(
-        settings=Settings(epochs=20, batch_size=512, learning_rate=7e-4, patience=20, weight_decay=0.0),
-        sizes={
-            "d_model": 512,
-            "layers": 6,
-            "encoder_layers": 20,
-            "heads": 8,
-            "d_hidden": 2048,
-            "dropout": 0.1,
-        },
+    "paper": preset(
+        20,
+        512,
+        7e-4,
+        patience=20,
+        weight_decay=0.0,
         vocabulary=32_000,
+        d_model=512,
+        layers=6,
+        encoder_layers=20,
+        heads=8,
+        d_hidden=2048,
     ),
 }
 

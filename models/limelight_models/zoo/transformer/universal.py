@@ -7,7 +7,7 @@ computed on, and says nothing new. Attention is as quadratic as the Transformer'
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -16,20 +16,13 @@ from limelight_models.attention.cached import KVCache
 from limelight_models.attention.signals.mean import mean_where
 from limelight_models.blocks.halting import Halting, Pondered
 from limelight_models.blocks.transformer import places
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.labels import LabelSet
-from limelight_models.cards.maps import Attends, Map, maps_of
-from limelight_models.cards.results import State, cached_states
-from limelight_models.cards.taxonomy import Citation, Taxonomy
+from limelight_models.cards.language import Attends, LabelSet, Map, State, cached_states, maps_of
 from limelight_models.network import Answer, StepAnswer
-from limelight_models.recipes.recipe import Blueprint
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.zoo.seq2seq import rewriting
+from limelight_models.recipes import Blueprint, Card, preset, tiny
+from limelight_models.recipes.rewriting import rewriting
 from limelight_models.zoo.transformer.encoder_decoder import DecoderLayer, EncoderDecoder, EncoderDecoderConfig, parts
 
 
-@dataclass(frozen=True, kw_only=True)
 class UniversalConfig(EncoderDecoderConfig):
     """Sizes. layers: of the block that is repeated: one. steps: how often, at most. halting: whether tokens halt.
 
@@ -153,40 +146,27 @@ def card(network: UniversalTransformer, blueprint: Blueprint[UniversalConfig]) -
         about = "How much each step counts in what a token has come to; nothing after it halts."
         queries = own[f"{stack}.0.self"].queries
         maps |= maps_of(halting, {f"{stack}.steps": Attends(queries, steps, about, "memory")})
-    return describe(
+    return blueprint.card(
+        network,
         title="Universal Transformer",
         summary="Rewrites a text token by token, by one layer that is repeated until each token halts.",
-        taxonomy=Taxonomy(
-            scoring="scaled multiplicative",
-            query=("self-attentive", "basic"),
-            multiplicity=("multi-head", "multi-hop"),
-        ),
-        citation=Citation(
-            "Dehghani, Gouws, Vinyals, Uszkoreit, Kaiser",
-            "Universal Transformers",
-            2019,
-            "ICLR",
-        ),
+        taxonomy={
+            "scoring": "scaled multiplicative",
+            "query": ("self-attentive", "basic"),
+            "multiplicity": ("multi-head", "multi-hop"),
+        },
+        citation="Dehghani, Gouws, Vinyals, Uszkoreit, Kaiser (2019): Universal Transformers. ICLR",
         **{**described, "maps": maps},
     )
 
 
 PRESETS = {
     "tiny": tiny(d_model=8, steps=3, heads=2, d_hidden=8),
-    "demo": Preset(
-        settings=Settings(epochs=16, batch_size=64, learning_rate=2e-3, patience=4),
-        sizes={"d_model": 64, "steps": 3, "heads": 4, "d_hidden": 128},
-    ),
-    "full": Preset(
-        settings=Settings(epochs=12, batch_size=64, learning_rate=1e-3, patience=2),
-        sizes={"d_model": 128, "steps": 4, "heads": 8, "d_hidden": 512, "dropout": 0.1},
-        vocabulary=2000,
-    ),
+    "demo": preset(16, 64, 2e-3, steps=3),
+    "full": preset(12, 64, 1e-3, patience=2, vocabulary=2000, d_model=128, heads=8, d_hidden=512),
     # The authors' base model, with this project's schedule of the learning rate.
-    "paper": Preset(
-        settings=Settings(epochs=20, batch_size=512, learning_rate=7e-4, patience=20, weight_decay=0.0),
-        sizes={"d_model": 1024, "steps": 6, "heads": 16, "d_hidden": 4096, "dropout": 0.1},
-        vocabulary=32_000,
+    "paper": preset(
+        20, 512, 7e-4, patience=20, weight_decay=0.0, vocabulary=32_000, d_model=1024, steps=6, heads=16, d_hidden=4096
     ),
 }
 

@@ -4,7 +4,6 @@ Fig. 2 of the paper, from the left: convolutional tokenizer, positions, encoder,
 """
 
 import itertools
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -13,25 +12,15 @@ from limelight_models.attention import Attention
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.score import Dot
 from limelight_models.blocks.transformer import EncoderLayer
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import ImageInput
-from limelight_models.cards.labels import one
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.data import folder, snapshots
+from limelight_models.cards.language import Attends, ImageInput, maps_of, one
+from limelight_models.data import snapshots
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
-from limelight_models.training.prepared import of_pictures
+from limelight_models.recipes import Blueprint, Card, Sizes, classifying_pictures, preset, tiny
 
 _EPSILON = 1e-3  # of a picture without contrast
 
 
-@dataclass(frozen=True, kw_only=True)
-class CctConfig:
+class CctConfig(Sizes):
     """Sizes. The paper's CCT-7/3x1 has one convolution, d_model 256, 7 layers, 4 heads, d_hidden 512.
 
     rows, columns: of the picture, multiples of 2 to the number of `channels`. channels: put out by each convolution
@@ -114,52 +103,33 @@ def card(network: CompactTransformer, blueprint: Blueprint[CctConfig]) -> Card:
     cells = image.cells(*config.cells)
     counts = Attends(one("picture"), cells, "How much each cell of the picture counts in the answer.")
     shown = Attends(cells, cells, "What each cell of layer {} looks at.")
-    return describe(
+    return blueprint.card(
+        network,
         title="Compact convolutional Transformer",
         summary="Classifies a picture: convolutions read its cells, which look at each other and are weighed.",
         inputs=[image],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.pool, {"pool": counts}) | maps_of(network.layers, {"encoder.{}.self": shown}),
-        taxonomy=Taxonomy(
-            scoring=("multiplicative", "scaled multiplicative"), query="self-attentive", multiplicity="multi-head"
-        ),
-        citation=Citation(
-            "Hassani, Walton, Shah, Abuduweili, Li, Shi",
-            "Escaping the Big Data Paradigm with Compact Transformers",
-            2021,
-            "arXiv",
-        ),
-        config=config,
+        taxonomy={
+            "scoring": ("multiplicative", "scaled multiplicative"),
+            "query": "self-attentive",
+            "multiplicity": "multi-head",
+        },
+        citation="Hassani, Walton, Shah, Abuduweili, Li, Shi (2021): Escaping the Big Data Paradigm with Compact "
+        "Transformers. arXiv",
     )
 
 
 PRESETS = {
     "tiny": tiny(channels=(4, 6), d_model=8, layers=2, heads=2, d_hidden=12),
-    "demo": Preset(
-        settings=Settings(epochs=8, batch_size=64, learning_rate=3e-3, patience=4, weight_decay=0.02),
-        sizes={"channels": (16, 32), "d_model": 64, "layers": 1, "heads": 4, "d_hidden": 128},
-    ),
-    "full": Preset(
-        settings=Settings(epochs=20, batch_size=64, learning_rate=1e-3, patience=5, weight_decay=0.05),
-        sizes={"channels": (32, 64), "d_model": 128, "layers": 3, "heads": 4, "d_hidden": 256},
-    ),
+    "demo": preset(8, 64, 3e-3, weight_decay=0.02),
+    "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, channels=(32, 64), d_model=128, layers=3, d_hidden=256),
     # CCT-7/3x1 as it learns CIFAR-10, but for pictures changed at random. Its one convolution halves the picture; here
     # the one that does stands before that.
-    "paper": Preset(
-        settings=Settings(epochs=300, batch_size=128, learning_rate=5.5e-4, weight_decay=0.06, patience=300),
-        sizes={"channels": (64,), "d_model": 256, "layers": 7, "heads": 4, "d_hidden": 512, "dropout": 0.1},
+    "paper": preset(
+        300, 128, 5.5e-4, weight_decay=0.06, patience=300, channels=(64,), d_model=256, layers=7, d_hidden=512
     ),
 }
 
-CCT = Recipe(
-    config=CctConfig,
-    network=CompactTransformer,
-    card=card,
-    task=Classify(),
-    data=folder.IMAGES,
-    builtin=snapshots.dataset,
-    prepare=of_pictures(CctConfig),
-    presets=PRESETS,
-)
+CCT = classifying_pictures(CctConfig, CompactTransformer, card, PRESETS, builtin=snapshots.dataset)
 # Taught where the digit is.
 CCT_SUPERVISED = CCT.supervised(0.5)

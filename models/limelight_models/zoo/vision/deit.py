@@ -5,7 +5,6 @@ tokens a classifier. The teacher is a network of convolutions, which the recipe 
 """
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
@@ -13,24 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import ImageInput
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.data import digits, folder
+from limelight_models.cards.language import Attends, ImageInput, maps_of
+from limelight_models.data import digits
 from limelight_models.data.dataset import Dataset
 from limelight_models.network import Answer, Network
+from limelight_models.recipes import Blueprint, Card, classifying_pictures, preset, tiny
 from limelight_models.recipes.device import device_of
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
-from limelight_models.training.prepared import of_pictures
 from limelight_models.zoo.vision.patched import PatchedConfig, PatchEncoder
 
 
-@dataclass(frozen=True, kw_only=True)
 class DeitConfig(PatchedConfig):
     """Sizes. The paper's DeiT-B has patch 16, d_model 768, 12 layers, 12 heads, d_hidden 3072.
 
@@ -120,48 +110,39 @@ def card(network: DataEfficientTransformer, blueprint: Blueprint[DeitConfig]) ->
     image = ImageInput.of(network.config)
     patches = image.patches(network.config.patch, leading=("class", "distillation"))
     about = "What each patch of layer {} looks at; entry 0 is the class token, entry 1 the distillation token."
-    return describe(
+    return blueprint.card(
+        network,
         title="Data-efficient image Transformer",
         summary="Classifies an image by self-attention between patches; one of two more tokens learned of a teacher.",
         inputs=[image],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.encoder.layers, {"encoder.{}.self": Attends(patches, patches, about)}),
-        taxonomy=Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head"),
-        citation=Citation(
-            "Touvron, Cord, Douze, Massa, Sablayrolles, Jégou",
-            "Training Data-Efficient Image Transformers & Distillation Through Attention",
-            2021,
-            "ICML",
-        ),
-        config=network.config,
+        taxonomy={"scoring": "scaled multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        citation="Touvron, Cord, Douze, Massa, Sablayrolles, Jégou (2021): Training Data-Efficient Image "
+        "Transformers & Distillation Through Attention. ICML",
     )
 
 
 PRESETS = {
-    "tiny": tiny(patch=2, d_model=8, layers=2, heads=2, d_hidden=12, channels=(4,), epochs=2),
-    "demo": Preset(settings=Settings(epochs=30, batch_size=64, learning_rate=2e-3, patience=15, weight_decay=0.05)),
-    "full": Preset(
-        settings=Settings(epochs=20, batch_size=64, learning_rate=1e-3, patience=5, weight_decay=0.05),
-        sizes={"patch": 4, "epochs": 3},
-    ),
+    "tiny": tiny(d_model=8, layers=2, heads=2, d_hidden=12, channels=(4,), epochs=2),
+    "demo": preset(30, 64, 2e-3, patience=15, weight_decay=0.05),
+    "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, patch=4, epochs=3),
     # DeiT-B as it learns ImageNet, of grey pictures, but for pictures changed at random; the teacher is this project's.
-    "paper": Preset(
-        settings=Settings(epochs=300, batch_size=1024, learning_rate=1e-3, weight_decay=0.05, patience=300),
-        sizes={"patch": 16, "d_model": 768, "layers": 12, "heads": 12, "d_hidden": 3072, "dropout": 0.0},
+    "paper": preset(
+        300,
+        1024,
+        1e-3,
+        weight_decay=0.05,
+        patience=300,
+        patch=16,
+        d_model=768,
+        layers=12,
+        heads=12,
+        d_hidden=3072,
+        dropout=0.0,
     ),
 }
 
-DEIT = Recipe(
-    config=DeitConfig,
-    network=DataEfficientTransformer,
-    card=card,
-    task=Classify(),
-    data=folder.IMAGES,
-    builtin=digits.dataset,
-    prepare=of_pictures(DeitConfig),
-    presets=PRESETS,
-    start=teach,
-)
+DEIT = classifying_pictures(DeitConfig, DataEfficientTransformer, card, PRESETS, builtin=digits.dataset, start=teach)
 # The distillation token learns the teacher's softened probabilities (eq. 2), or the label as the class token does.
 DEIT_SOFT = DEIT.changed(distillation="soft")
 DEIT_LABEL = DEIT.changed(distillation="label")

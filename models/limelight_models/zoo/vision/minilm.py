@@ -6,7 +6,7 @@ place of BERT's, a teacher that learned the same task, and no teacher between th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -15,24 +15,15 @@ from torch.nn.functional import cross_entropy
 from limelight_models.attention.flat import split_heads
 from limelight_models.attention.signals.distillation import distillation_loss
 from limelight_models.blocks.transformer import EncoderLayer
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import ImageInput
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.data import digits, folder
+from limelight_models.cards.language import Attends, ImageInput, maps_of
+from limelight_models.data import digits
 from limelight_models.data.dataset import Dataset
 from limelight_models.network import Answer, Network
+from limelight_models.recipes import Blueprint, Card, Preset, Settings, classifying_pictures, preset, tiny
 from limelight_models.recipes.device import device_of
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
-from limelight_models.training.prepared import of_pictures
 from limelight_models.zoo.vision.patched import PatchedConfig, PatchEncoder
 
 
-@dataclass(frozen=True, kw_only=True)
 class MinilmConfig(PatchedConfig):
     """Sizes of the student. The paper's have d_model 768 or 384 and 6 or 12 layers; BERT-base has 12 of 768, 12 heads.
 
@@ -128,53 +119,39 @@ def card(network: Minilm, blueprint: Blueprint[MinilmConfig]) -> Card:
     image = ImageInput.of(network.config)
     patches = image.patches(network.config.patch, leading=("class",))
     shown = Attends(patches, patches, "What each patch of layer {} looks at; entry 0 is the class token.")
-    return describe(
+    return blueprint.card(
+        network,
         title="MiniLM's student",
         summary="Classifies an image by a small encoder whose last layer learned to attend as a larger one's does.",
         inputs=[image],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.student.encoder.layers, {"encoder.{}.self": shown}),
-        taxonomy=Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head"),
-        citation=Citation(
-            "Wang, Wei, Dong, Bao, Yang, Zhou",
-            "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained Transformers",
-            2020,
-            "NeurIPS",
-        ),
-        config=network.config,
+        taxonomy={"scoring": "scaled multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        citation="Wang, Wei, Dong, Bao, Yang, Zhou (2020): MiniLM: Deep Self-Attention Distillation for "
+        "Task-Agnostic Compression of Pre-Trained Transformers. NeurIPS",
     )
 
 
 _SETTINGS = Settings(epochs=60, batch_size=64, learning_rate=2e-3, patience=15, weight_decay=0.05)
 PRESETS = {
-    "tiny": tiny(patch=2, d_model=8, layers=1, heads=2, d_hidden=12, teacher=12, teacher_layers=2, epochs=2),
+    "tiny": tiny(d_model=8, layers=1, heads=2, d_hidden=12, teacher=12, teacher_layers=2, epochs=2),
     "demo": Preset(settings=_SETTINGS),
     "full": Preset(settings=_SETTINGS, sizes={"patch": 4, "d_model": 32, "d_hidden": 64, "epochs": 3}),
     # The sizes of BERT-base and of the student with half its layers and half its features, as encoders of pictures.
-    "paper": Preset(
-        settings=Settings(epochs=10, batch_size=256, learning_rate=5e-4, weight_decay=0.01, patience=10),
-        sizes={
-            "patch": 16,
-            "d_model": 384,
-            "d_hidden": 1536,
-            "layers": 6,
-            "heads": 12,
-            "teacher": 768,
-            "teacher_layers": 12,
-        },
+    "paper": preset(
+        10,
+        256,
+        5e-4,
+        patience=10,
+        patch=16,
+        d_model=384,
+        d_hidden=1536,
+        layers=6,
+        heads=12,
+        teacher=768,
+        teacher_layers=12,
     ),
 }
 
-MINILM = Recipe(
-    config=MinilmConfig,
-    network=Minilm,
-    card=card,
-    task=Classify(),
-    data=folder.IMAGES,
-    builtin=digits.dataset,
-    prepare=of_pictures(MinilmConfig),
-    presets=PRESETS,
-    start=distil,
-)
+MINILM = classifying_pictures(MinilmConfig, Minilm, card, PRESETS, builtin=digits.dataset, start=distil)
 # The student learns the task alone.
 MINILM_ALONE = MINILM.changed(distilled=False)

@@ -1,7 +1,6 @@
 """Shared parts of Vision Transformers (Dosovitskiy et al. 2021): pictures in patches, and an encoder of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -9,10 +8,10 @@ from torch import Tensor, nn
 
 from limelight_models.blocks.patches import cut
 from limelight_models.blocks.transformer import EncoderLayer
+from limelight_models.recipes import Sizes
 
 
-@dataclass(frozen=True, kw_only=True)
-class PatchedConfig:
+class PatchedConfig(Sizes):
     """Sizes of a network that reads pictures in patches.
 
     rows, columns: of the image, multiples of `patch`. mean, deviation: of pixels from 0 to 1, one a channel.

@@ -5,18 +5,10 @@ Fig. 1 of the paper, from the bottom: patches, linear projection, class token an
 
 from torch import Tensor, nn
 
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import ImageInput
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.data import digits, folder
+from limelight_models.cards.language import Attends, ImageInput, maps_of
+from limelight_models.data import digits
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
-from limelight_models.training.prepared import of_pictures
+from limelight_models.recipes import Blueprint, Card, classifying_pictures, preset, tiny
 from limelight_models.zoo.vision.patched import PatchedConfig, PatchEncoder
 
 
@@ -49,48 +41,27 @@ def card(network: VisionTransformer, blueprint: Blueprint[VitConfig]) -> Card:
     image = ImageInput.of(config)
     patches = image.patches(config.patch, leading=("class",))
     shown = Attends(patches, patches, "What each patch of layer {} looks at; entry 0 is the class token.")
-    return describe(
+    return blueprint.card(
+        network,
         title="Vision Transformer",
         summary="Classifies an image by self-attention between its patches.",
         inputs=[image],
-        results=[Classes(labels=blueprint.labels)],
         maps=maps_of(network.encoder.layers, {"encoder.{}.self": shown}),
-        taxonomy=Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head"),
-        citation=Citation(
-            "Dosovitskiy, Beyer, Kolesnikov, Weissenborn, Zhai, Unterthiner, Dehghani, Minderer, Heigold, Gelly, "
-            "Uszkoreit, Houlsby",
-            "An Image is Worth 16x16 Words: Transformers for Image Recognition at Scale",
-            2021,
-            "ICLR",
-        ),
-        config=config,
+        taxonomy={"scoring": "scaled multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        citation="Dosovitskiy, Beyer, Kolesnikov, Weissenborn, Zhai, Unterthiner, Dehghani, Minderer, Heigold, "
+        "Gelly, Uszkoreit, Houlsby (2021): An Image is Worth 16x16 Words: Transformers for Image Recognition at "
+        "Scale. ICLR",
     )
 
 
 PRESETS = {
-    "tiny": tiny(patch=2, d_model=8, layers=2, heads=2, d_hidden=12),
-    "demo": Preset(
-        settings=Settings(epochs=30, batch_size=64, learning_rate=2e-3, patience=15, weight_decay=0.05),
-        sizes={"patch": 2, "d_model": 64, "layers": 4, "heads": 4, "d_hidden": 128},
-    ),
-    "full": Preset(
-        settings=Settings(epochs=20, batch_size=64, learning_rate=1e-3, patience=5, weight_decay=0.05),
-        sizes={"patch": 4, "d_model": 64, "layers": 4, "heads": 4, "d_hidden": 128},
-    ),
+    "tiny": tiny(d_model=8, layers=2, heads=2, d_hidden=12),
+    "demo": preset(30, 64, 2e-3, patience=15, weight_decay=0.05),
+    "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, patch=4),
     # ViT-B/16 as it learns ImageNet alone (Table 3), of grey pictures of 224 × 224; the paper's batches are of 4096.
-    "paper": Preset(
-        settings=Settings(epochs=300, batch_size=512, learning_rate=3e-3, weight_decay=0.3, patience=300),
-        sizes={"patch": 16, "d_model": 768, "layers": 12, "heads": 12, "d_hidden": 3072, "dropout": 0.1},
+    "paper": preset(
+        300, 512, 3e-3, weight_decay=0.3, patience=300, patch=16, d_model=768, layers=12, heads=12, d_hidden=3072
     ),
 }
 
-VIT = Recipe(
-    config=VitConfig,
-    network=VisionTransformer,
-    card=card,
-    task=Classify(),
-    data=folder.IMAGES,
-    builtin=digits.dataset,
-    prepare=of_pictures(VitConfig),
-    presets=PRESETS,
-)
+VIT = classifying_pictures(VitConfig, VisionTransformer, card, PRESETS, builtin=digits.dataset)

@@ -6,8 +6,6 @@ classes. Cost is linear in the number of patches, as in the paper. Ours: patches
 of columns side by side.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -15,23 +13,13 @@ from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.blocks.cross_covariance import CrossCovariance, LocalPatches
 from limelight_models.blocks.layer_scale import Branch, ClassLayer, HiddenBranch
 from limelight_models.blocks.patches import cut, grid_places
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import ImageInput
-from limelight_models.cards.labels import numbered, one
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Citation, Taxonomy
-from limelight_models.data import digits, folder
+from limelight_models.cards.language import Attends, ImageInput, maps_of, numbered, one
+from limelight_models.data import digits
 from limelight_models.network import Answer, Network
-from limelight_models.recipes.recipe import Blueprint, Recipe
-from limelight_models.recipes.settings import Preset, Settings, tiny
-from limelight_models.tasks.classify import Classify
-from limelight_models.training.prepared import of_pictures
+from limelight_models.recipes import Blueprint, Card, classifying_pictures, preset, tiny
 from limelight_models.zoo.vision.patched import PatchedConfig
 
 
-@dataclass(frozen=True, kw_only=True)
 class XcitConfig(PatchedConfig):
     """Sizes. The paper's XCiT-S12 has patch 16, d_model 384, 12 layers, 8 heads, d_hidden 1536, 2 class layers.
 
@@ -119,46 +107,38 @@ def card(network: CrossCovarianceTransformer, blueprint: Blueprint[XcitConfig]) 
     patches = image.patches(config.patch, leading=("class",))
     own = {"encoder.{}.self": Attends(channels, channels, "What each channel of a head in layer {} is made of.")}
     read = {"class.{}.pool": Attends(one("picture"), patches, "What class layer {} reads; entry 0 is its token.")}
-    return describe(
+    return blueprint.card(
+        network,
         title="Cross-covariance image Transformer",
         summary="Classifies an image by attention between channels, whose cost is linear in the number of patches.",
         inputs=[image],
-        results=[Classes(labels=blueprint.labels)],
         maps=(maps_of(network.layers, own) if config.across else {}) | maps_of(network.reading, read),
-        taxonomy=Taxonomy(scoring="multiplicative", query="self-attentive", multiplicity="multi-head"),
-        citation=Citation(
-            "El-Nouby, Touvron, Caron, Bojanowski, Douze, Joulin, Laptev, Neverova, Synnaeve, Verbeek, Jégou",
-            "XCiT: Cross-Covariance Image Transformers",
-            2021,
-            "NeurIPS",
-        ),
-        config=config,
+        taxonomy={"scoring": "multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        citation="El-Nouby, Touvron, Caron, Bojanowski, Douze, Joulin, Laptev, Neverova, Synnaeve, Verbeek, Jégou "
+        "(2021): XCiT: Cross-Covariance Image Transformers. NeurIPS",
     )
 
 
 PRESETS = {
-    "tiny": tiny(patch=2, d_model=8, layers=2, class_layers=1, heads=2, d_hidden=12),
-    "demo": Preset(settings=Settings(epochs=15, batch_size=64, learning_rate=2e-3, patience=15, weight_decay=0.05)),
-    "full": Preset(
-        settings=Settings(epochs=20, batch_size=64, learning_rate=1e-3, patience=5, weight_decay=0.05),
-        sizes={"patch": 4},
-    ),
+    "tiny": tiny(d_model=8, layers=2, class_layers=1, heads=2, d_hidden=12),
+    "demo": preset(15, 64, 2e-3, patience=15, weight_decay=0.05),
+    "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, patch=4),
     # XCiT-S12/16 as it learns ImageNet, of grey pictures, without its convolutions into patches and changed pictures.
-    "paper": Preset(
-        settings=Settings(epochs=400, batch_size=1024, learning_rate=5e-4, weight_decay=0.05, patience=400),
-        sizes={"patch": 16, "d_model": 384, "layers": 12, "heads": 8, "d_hidden": 1536, "dropout": 0.0},
+    "paper": preset(
+        400,
+        1024,
+        5e-4,
+        weight_decay=0.05,
+        patience=400,
+        patch=16,
+        d_model=384,
+        layers=12,
+        heads=8,
+        d_hidden=1536,
+        dropout=0.0,
     ),
 }
 
-XCIT = Recipe(
-    config=XcitConfig,
-    network=CrossCovarianceTransformer,
-    card=card,
-    task=Classify(),
-    data=folder.IMAGES,
-    builtin=digits.dataset,
-    prepare=of_pictures(XcitConfig),
-    presets=PRESETS,
-)
+XCIT = classifying_pictures(XcitConfig, CrossCovarianceTransformer, card, PRESETS, builtin=digits.dataset)
 # What the paper leaves out to see what it is worth (§4.1).
 XCIT_LOCAL = XCIT.changed(across=False)

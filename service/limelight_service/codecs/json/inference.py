@@ -30,7 +30,7 @@ from limelight_service.codecs.oip.requests import AskedOutput, InferCall, InferR
 from limelight_service.codecs.oip.responses import Tensor, infer_answer, raw_contents
 from limelight_service.frontend.calls import Inference
 from limelight_service.frontend.http.methods import INFERENCE_LENGTH_HEADER, HttpRequest
-from limelight_service.frontend.validation import MOST_NAMES
+from limelight_service.frontend.options import MOST_NAMES
 
 _LARGE = 16 * 1024  # bytes of a request from which it is translated on a thread
 _LONGEST = 64  # characters of a name that is repeated to its caller

@@ -12,7 +12,7 @@ import numpy as np
 from limelight_bundle.errors import InputError, Path, TooLargeError
 from limelight_bundle.values import Array
 from limelight_service.codecs.oip.datatypes import BYTES, DATA_TYPES, DataType
-from limelight_service.frontend.validation import MOST_NAMES
+from limelight_service.frontend.options import MOST_NAMES
 from limelight_service.open_inference import open_inference_pb2 as pb
 
 MOST_AXES = 9  # one of rows, and those of an instance

@@ -35,9 +35,8 @@ from limelight_service.codecs.oip.parameters import OURS, Parameters, Value, par
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest
 from limelight_service.frontend.models import Model
-from limelight_service.frontend.options import CallOptions
+from limelight_service.frontend.options import MOST_NAMES, CallOptions
 from limelight_service.frontend.schema import ModelSchema
-from limelight_service.frontend.validation import MOST_NAMES
 from limelight_service.open_inference import open_inference_pb2 as pb
 
 _LARGE = 16 * 1024  # bytes of a request from which it is translated on a thread

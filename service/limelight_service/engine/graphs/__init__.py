@@ -1,4 +1,4 @@
-"""Small graphs that serving runs beside those of models. `tests/service/graphs.py` has their text and writes them."""
+"""Small graphs that serving runs beside those of models. `tools/pages/graphs.py` has their text and writes them."""
 
 from functools import cache
 from pathlib import Path

@@ -221,6 +221,13 @@ class Scheduler:
         """Models of which rows wait or run."""
         return list(self._busy)
 
+    def waiting(self) -> dict[str, int]:
+        """Count the rows that wait, by the name of their model."""
+        found: dict[str, int] = {}
+        for model, queue in self._queues.items():
+            found[model.name] = found.get(model.name, 0) + len(queue.waiting)
+        return found
+
     def is_ready(self, now: float) -> bool:
         """Tell whether a worker could start something now."""
         return any(queue.is_ready(now) for queue in self._busy.values())

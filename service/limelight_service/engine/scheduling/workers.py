@@ -148,6 +148,11 @@ class WorkerPool:
         margin = _MARGIN_OF_GENERATIONS if generates else _MARGIN
         return WaitEstimate(margin * one, margin * max(0.0, two - one))
 
+    def waiting(self) -> dict[str, int]:
+        """Count the rows that wait, by the name of their model."""
+        with self._changed:
+            return self._scheduler.waiting()
+
     def busy(self) -> list[Model]:
         """Give the models of which rows wait or run."""
         with self._changed:
@@ -210,7 +215,6 @@ class WorkerPool:
             removed = self._scheduler.remove(model, jobs)
             self._changed.notify()  # a continuous batch may have waited for this call
         if removed:
-            self._observer.queued(model.name, -removed)
             self._observer.rejected(Rejection.CANCELLED, removed)
             self._finish(removed)
 
@@ -265,7 +269,6 @@ class WorkerPool:
     def _count_in(self, model: Model, jobs: Sequence[Job]) -> None:
         self._unfinished += len(jobs)
         self._idle.clear()
-        self._observer.queued(model.name, len(jobs))
 
     def _finish(self, rows: int) -> None:
         self._unfinished -= rows
@@ -330,8 +333,7 @@ class WorkerPool:
 
     def _drop(self, dropped: Sequence[tuple[Model, Job]]) -> None:
         """Tell callers of rows that need no answer any more."""
-        for model, job in dropped:
-            self._observer.queued(model.name, -1)
+        for _, job in dropped:
             self._observer.rejected(Rejection.CANCELLED if job.abandoned else Rejection.DEADLINE, 1)
         self._dispatcher.dispatch(
             [(job, DeadlineError("the deadline passed before a worker was free")) for _, job in dropped]
@@ -341,7 +343,6 @@ class WorkerPool:
         if work.batch is None:
             return
         name, batch, now = work.model.name, work.batch, time.monotonic_ns()
-        self._observer.queued(name, -len(batch.rows))
         if work.model.chunks is not None:  # a chunk is no batch of tokens
             self._observer.batch(name, len(batch.rows), batch.real_tokens, batch.padding_tokens)
         for job in batch.rows:

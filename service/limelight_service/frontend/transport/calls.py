@@ -12,7 +12,8 @@ import grpc
 from google.protobuf.message import Message
 
 from limelight_bundle.errors import LimelightError
-from limelight_service.admission.connections import ConnectionQueues
+from limelight_service.admission.connections import Connection, ConnectionQueues
+from limelight_service.admission.memory import Held
 from limelight_service.errors import QueueFullError
 from limelight_service.frontend.lifecycle import CalledMethod, Lifecycle, RunningCall
 from limelight_service.frontend.status import REQUEST_ID_KEY, Status, status_of
@@ -47,8 +48,8 @@ class Calls:
         self, lifecycle: Lifecycle, connections: ConnectionQueues, reading: Reading, sender: ResponseSender
     ) -> None:
         self._lifecycle = lifecycle
-        self._connections = connections
-        self._reading = reading
+        self.connections = connections
+        self.reading = reading
         self._sender = sender
         self._methods: dict[str, CalledMethod] = {}  # by "service/method"
 
@@ -74,11 +75,12 @@ class Calls:
             one = self._begun(method, context)
             try:
                 one.running.enter(stream=False)
-                async with (
-                    self._connections.admitted(context.peer()),
-                    self._reading.request(request_type, context, one.fail) as request,
-                ):
+                inside = _Inside(self, context.peer())
+                try:
+                    request = await inside.request(request_type, context, one)
                     response = await handle(request, one.running.call)
+                finally:
+                    inside.leave()
                 await self._sender.turn(response)
             except BaseException as error:
                 await one.fail(error)
@@ -100,13 +102,14 @@ class Calls:
             one = self._begun(method, context)
             try:
                 one.running.enter(stream=True)
-                async with (
-                    self._connections.admitted(context.peer()),
-                    self._reading.request(request_type, context, one.fail) as request,
-                    aclosing(handle(request, one.running.call)) as responses,
-                ):
-                    async for response in responses:
-                        await self._sender.write(context, response)
+                inside = _Inside(self, context.peer())
+                try:
+                    request = await inside.request(request_type, context, one)
+                    async with aclosing(handle(request, one.running.call)) as responses:
+                        async for response in responses:
+                            await self._sender.write(context, response)
+                finally:
+                    inside.leave()
             except BaseException as error:
                 await one.fail(error)
                 raise
@@ -126,11 +129,10 @@ class Calls:
                 inside = one.running.enter(stream=True)
                 for number in itertools.count():
                     with self._lifecycle.drain.idle(inside):
-                        data = await self._reading.next_of_stream(context, one.fail)
+                        data = await self.reading.next_of_stream(context, one.fail)
                     if data is None:
                         break
-                    async with self._connections.admitted(context.peer()):
-                        await self._answer_part(duplex, data, one.running.part(number), context)
+                    await self._answer_part(duplex, data, one.running.part(number), context)
                     del data
             except BaseException as error:
                 await one.fail(error)
@@ -142,11 +144,11 @@ class Calls:
     async def _answer_part(self, duplex: DuplexMethod, data: bytes, part: RunningCall, context: Any) -> None:
         """Answer one request of a stream, which goes on whatever comes of it; it has a line in the log of its own."""
         code, request = grpc.StatusCode.OK, duplex.request()
+        inside = _Inside(self, context.peer())
         try:
-            async with (
-                self._reading.held(duplex.request, data) as request,
-                aclosing(duplex.handle(request, part.call)) as responses,
-            ):
+            await inside.enter()
+            request = await inside.parsed(duplex.request, data)
+            async with aclosing(duplex.handle(request, part.call)) as responses:
                 async for response in responses:
                     await self._sender.write(context, response)
         except BaseException as error:
@@ -157,6 +159,7 @@ class Calls:
             code = status.code
             await self._sender.write(context, duplex.refuse(request, status))
         finally:
+            inside.leave()
             part.end_part(code)
 
     def refusal(self, path: str, error: LimelightError) -> grpc.RpcMethodHandler:
@@ -243,3 +246,37 @@ class _GrpcCall:
             await asyncio.sleep(_CANCELLED_BY_THEN)
         trailing = (REQUEST_ID_KEY, running.call.identity), *status.trailing
         await abort(self._context, status.code, status.message, trailing)
+
+
+class _Inside:
+    """A call's part of its connection's share, and the memory of its request, until it leaves."""
+
+    __slots__ = ("_calls", "_connection", "_held", "_peer")
+
+    def __init__(self, calls: Calls, peer: str) -> None:
+        self._calls = calls
+        self._peer = peer
+        self._connection: Connection | None = None
+        self._held: Held | None = None
+
+    async def enter(self) -> None:
+        """Wait for a part of the connection's share. Raises: QueueFullError."""
+        connections = self._calls.connections
+        self._connection = connections.enter(self._peer) or await connections.wait(self._peer)
+
+    async def request(self, kind: type[Message], context: Any, one: _GrpcCall) -> Any:
+        """Go in, receive the call's one request, and parse it. Raises: as `enter`, `Reading.receive` and `parsed`."""
+        await self.enter()
+        return await self.parsed(kind, await self._calls.reading.receive(context, one.fail))
+
+    async def parsed(self, kind: type[Message], data: bytes) -> Any:
+        """Parse a request, and hold its memory. Raises: as `Reading.parsed`."""
+        request, self._held = await self._calls.reading.parsed(kind, data)
+        return request
+
+    def leave(self) -> None:
+        """Give everything back."""
+        if self._held is not None:
+            self._held.release()
+        if self._connection is not None:
+            self._calls.connections.leave(self._peer, self._connection)

@@ -125,6 +125,9 @@ class ConcurrentAccept:
                 call = await self._server._request_registered_call(encoded)
             except cygrpc._RequestCallError:  # the server stops, or one call went wrong before it was taken in
                 continue
+            if queue.due is None and len(queue.reading) < _READ_AT_ONCE:  # none waits, and so neither does this one
+                self._begin(queue, call)
+                continue
             if len(queue.waiting) >= self._most:
                 await self._refuse(queue.method, call)
                 continue
@@ -162,9 +165,8 @@ class ConcurrentAccept:
         received = partial(self._received, queue, mark)
         token = RECEIVED.set(received)
         handling = cygrpc._handle_rpc(queue.method, self._resolver, self._interceptors, call, self._loop, False)
-        task = self._keep(cygrpc._schedule_rpc_coro(handling, call, self._loop, queue.method))
+        self._keep(cygrpc._schedule_rpc_coro(handling, call, self._loop, queue.method), received)
         RECEIVED.reset(token)
-        task.add_done_callback(lambda _: received())
 
     def _received(self, queue: _Queue, mark: object) -> None:
         """Count a call no more as one whose request is being read."""
@@ -185,13 +187,15 @@ class ConcurrentAccept:
         with suppress(grpc.aio.BaseError):  # the call has ended meanwhile
             await cygrpc._send_error_status_from_server(call, code, status.message, status.trailing, first, self._loop)
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _keep(self, work: Coroutine[Any, Any, None], after: Callable[[], None] | None = None) -> None:
+        """Do work beside; `after` is called at its end."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
+        task.add_done_callback(partial(self._ended, after))
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _ended(self, after: Callable[[], None] | None, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
+        if after is not None:
+            after()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("calls are taken in more slowly: %s", describe(error))

@@ -6,6 +6,7 @@ message. Batches fail where a call ends at the moment at which it is answered, s
 """
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import grpc
@@ -27,4 +28,4 @@ class _Awaited(asyncio.Future[Any]):
 
 def free_failed(loop: asyncio.AbstractEventLoop) -> None:
     """Have batches freed that fail on an event loop, from now on."""
-    loop.create_future = lambda: _Awaited(loop=loop)  # type: ignore[method-assign]
+    loop.create_future = partial(_Awaited, loop=loop)  # type: ignore[method-assign]

@@ -33,14 +33,8 @@ class Reading:
         self._held = held
         self._parse = parse
 
-    def request(self, kind: type[Message], context: Any, end: Callable[[Exception], Awaitable[None]]) -> "_HeldRequest":
-        """Read a call's one request, and hold it for the length of an `async with` block.
-
-        end: as `UploadLimiter.message` has it. Raises: as `held`; TooLargeError where none was received.
-        """
-        return _HeldRequest(self._held, self._parse, kind, self._one(context, end))
-
-    async def _one(self, context: Any, end: Callable[[Exception], Awaitable[None]]) -> bytes:
+    async def receive(self, context: Any, end: Callable[[Exception], Awaitable[None]]) -> bytes:
+        """Wait for a call's one request. end: as `UploadLimiter.message` has it. Raises: TooLargeError for none."""
         data = await self._uploads.message(context, end)
         if data is None:
             await asyncio.sleep(_CANCELLED_BY_THEN)
@@ -52,41 +46,14 @@ class Reading:
         RECEIVED.get()()  # a stream may be quiet for long: others that are taken up do not wait for it
         return await self._streams.message(context, end)
 
-    def held(self, kind: type[Message], data: bytes) -> "_HeldRequest":
-        """Parse a request, and hold it for the length of an `async with` block.
+    async def parsed(self, kind: type[Message], data: bytes) -> tuple[Any, Held]:
+        """Parse a request; gives the memory that it takes as well, to be released at the end of its call.
 
         Raises: what parsing it raises; QueueFullError where others hold too much.
         """
-        return _HeldRequest(self._held, self._parse, kind, data)
-
-
-class _HeldRequest:
-    """A request and the memory that it takes."""
-
-    __slots__ = ("_budget", "_data", "_held", "_kind", "_parse")
-
-    def __init__(
-        self,
-        budget: MemoryBudget,
-        parse: Callable[[type[Message], bytes], Awaitable[Any]],
-        kind: type[Message],
-        data: bytes | Awaitable[bytes],
-    ) -> None:
-        self._budget, self._parse, self._kind = budget, parse, kind
-        self._data: bytes | Awaitable[bytes] = data
-        self._held: Held | None = None
-
-    async def __aenter__(self) -> Any:
-        data, self._data = self._data, b""
-        if not isinstance(data, bytes):
-            data = await data
-        self._held = self._budget.take(len(data))
+        held = self._held.take(len(data))
         try:
-            return await self._parse(self._kind, data)
+            return await self._parse(kind, data), held
         except BaseException:
-            self._held.release()
+            held.release()
             raise
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._held is not None
-        self._held.release()

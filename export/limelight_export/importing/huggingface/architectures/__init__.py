@@ -1,41 +1,15 @@
-"""The architectures that can be imported, by `model_type` of config.json; a file for each family."""
+"""The architectures that can be imported, by `model_type` of config.json; a table for each kind."""
 
 from collections.abc import Mapping
 
 from limelight_export.errors import CheckpointError
-from limelight_export.importing.huggingface.architectures import (
-    albert,
-    bart,
-    bert,
-    clip,
-    deberta,
-    detr,
-    distilbert,
-    electra,
-    gemma,
-    gpt2,
-    gpt_oss,
-    llama,
-    marian,
-    mistral,
-    modernbert,
-    mpnet,
-    qwen,
-    roberta,
-    t5,
-    vit,
-    whisper,
-)
+from limelight_export.importing.huggingface.architectures import decoders, encoder_decoders, encoders, pictures
 from limelight_export.importing.huggingface.architectures.architecture import Architecture
 from limelight_export.importing.huggingface.checkpoint import Checkpoint
 
-_ENCODERS = (bert, roberta, distilbert, albert, electra, mpnet, deberta, modernbert)
-_DECODERS = (gpt2, llama, mistral, qwen, gemma, gpt_oss)
-_ENCODER_DECODERS = (t5, bart, marian)
-
 ARCHITECTURES: Mapping[str, Architecture] = {
     each.model_type: each
-    for module in (*_ENCODERS, *_DECODERS, *_ENCODER_DECODERS, whisper, vit, clip, detr)
+    for module in (encoders, decoders, encoder_decoders, pictures)
     for each in module.ARCHITECTURES
 }
 

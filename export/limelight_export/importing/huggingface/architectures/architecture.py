@@ -1,7 +1,7 @@
-"""Description of an architecture that can be imported."""
+"""The kinds of architectures that can be imported, and fields that their configurations share."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from limelight_export.importing.huggingface.fields import PLAIN, Condition, Fields, fields, one_of
@@ -19,10 +19,11 @@ _ENCODER_FIELDS = """
 _DROPOUT = """
     hidden_dropout_prob attention_probs_dropout_prob attention_dropout hidden_dropout classifier_dropout pooler_dropout
 """
+# Of an encoder alone, and of an encoder with a decoder.
+ENCODES: Mapping[str, Condition] = {**PLAIN, "is_decoder": one_of(False), "is_encoder_decoder": one_of(False)}
+WRITES: Mapping[str, Condition] = {**ENCODES, "is_encoder_decoder": one_of(True)}
 _ONLY: Mapping[str, Condition] = {
-    **PLAIN,
-    "is_decoder": one_of(False),
-    "is_encoder_decoder": one_of(False),
+    **ENCODES,
     # transformers 5 does not read it, and computes absolute positions.
     "position_embedding_type": one_of("absolute"),
 }
@@ -123,4 +124,123 @@ def vision_fields() -> Fields:
         # Of heads that are not imported.
         harmless=f"encoder_stride pooler_output_size pooler_act pad_token_id tie_word_embeddings {_DROPOUT}",
         only={"is_decoder": one_of(False), "is_encoder_decoder": one_of(False), "pruned_heads": one_of({}, None)},
+    )
+
+
+def _rotary_positions(config: Any) -> int:
+    """Count the positions within which rotary frequencies do not depend on the length of a sequence."""
+    stated = getattr(config, "rope_parameters", None) or {}
+    kinds = [stated] if "rope_type" in stated else [each for each in stated.values() if isinstance(each, dict)]
+    limits = [
+        int(each.get("original_max_position_embeddings") or config.max_position_embeddings)
+        for each in kinds
+        if each.get("rope_type") in ("dynamic", "longrope")
+    ]
+    return min([int(config.max_position_embeddings), *limits])
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderArchitecture(Architecture):
+    """A causal language model: each token attends to itself and to tokens before it.
+
+    Attributes:
+        positions: the most tokens of a sequence, of a configuration.
+        has_sinks: whether a part of each row's weight goes to no token, so that rows sum to less than 1.
+        options: arguments of the model's constructor.
+    """
+
+    kind: ClassVar[Kind] = "decoder"
+    positions: Callable[[Any], int] = _rotary_positions
+    has_sinks: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+# Fields of a decoder with rotary positions, by the names that most configurations use.
+_DECODER_FIELDS = """
+    vocab_size hidden_size num_hidden_layers num_attention_heads num_key_value_heads head_dim intermediate_size
+    max_position_embeddings rms_norm_eps pad_token_id tie_word_embeddings rope_theta rope_scaling rope_parameters
+    partial_rotary_factor layer_types
+"""
+
+
+def decoder_fields(used: str = "", *, harmless: str = "", only: Mapping[str, Condition] | None = None) -> Fields:
+    """Classify the fields of a decoder: the usual ones, and its own."""
+    return fields(
+        f"{_DECODER_FIELDS} {used}",
+        harmless=f"attention_dropout cache_implementation pretraining_tp {harmless}",
+        only={
+            **ENCODES,
+            "is_decoder": one_of(True, False),
+            **(only or {}),
+        },
+    )
+
+
+_ATTENTION = Taxonomy(
+    scoring="scaled multiplicative", query=("self-attentive", "basic"), multiplicity=("multi-head", "multi-hop")
+)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of an encoder–decoder. positions: most tokens of a source, and of an output."""
+
+    layers: int
+    heads: int
+    decoder_layers: int
+    decoder_heads: int
+    head_size: int
+    positions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderArchitecture(Architecture):
+    """An encoder of a source, and a decoder whose tokens attend to those before them and to the source.
+
+    Attributes:
+        sizes: of a configuration.
+    """
+
+    kind: ClassVar[Kind] = "encoder-decoder"
+    sizes: Callable[[Any], Sizes]
+    taxonomy: Taxonomy = _ATTENTION
+
+
+def bart_sizes(config: Any, positions: str = "max_position_embeddings") -> Sizes:
+    """Read the sizes of a configuration with the names of BART's. positions: the field of the most output tokens."""
+    return Sizes(
+        layers=int(config.encoder_layers),
+        heads=int(config.encoder_attention_heads),
+        decoder_layers=int(config.decoder_layers),
+        decoder_heads=int(config.decoder_attention_heads),
+        head_size=int(config.d_model) // int(config.decoder_attention_heads),
+        positions=int(getattr(config, positions)),
+    )
+
+
+def bart_fields(used: str = "", *, harmless: str = "", only: Mapping[str, Condition] | None = None) -> Fields:
+    """Classify the fields of a configuration with the names of BART's, and its own."""
+    return fields(
+        f"""
+        vocab_size d_model encoder_layers encoder_attention_heads encoder_ffn_dim decoder_layers decoder_attention_heads
+        decoder_ffn_dim activation_function max_position_embeddings scale_embedding pad_token_id tie_word_embeddings
+        num_hidden_layers forced_bos_token_id bad_words_ids {used}
+        """,
+        # Fields of how a text is searched, which callers decide.
+        harmless=f"""
+        dropout attention_dropout activation_dropout encoder_layerdrop decoder_layerdrop init_std classifier_dropout
+        classif_dropout forced_eos_token_id max_length min_length num_beams length_penalty early_stopping
+        no_repeat_ngram_size {harmless}
+        """,
+        only={
+            **WRITES,
+            # Of other versions, with other layers.
+            "normalize_before": one_of(False),
+            "normalize_embedding": one_of(True),
+            "add_final_layer_norm": one_of(False),
+            "add_bias_logits": one_of(False),
+            "extra_pos_embeddings": one_of(2),
+            "static_position_embeddings": one_of(False),
+            **(only or {}),
+        },
     )

@@ -44,9 +44,7 @@ def labels_of(config: object) -> list[str]:
     return [str(names[number]) for number in sorted(names)]
 
 
-def _build(
-    source: EncoderSource, parts: EncoderParts, model_input: TextInput | JoinedPairInput, summary: str
-) -> TrainedModel:
+def _build(source: EncoderSource, parts: EncoderParts, model_input: TextInput, summary: str) -> TrainedModel:
     labels = labels_of(parts.config)
     problem = getattr(parts.config, "problem_type", None)
     result: Result

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from limelight_export.errors import CheckpointError
-from limelight_export.importing.huggingface.architectures.architecture import EncoderArchitecture
-from limelight_export.importing.huggingface.architectures.decoder import DecoderArchitecture
+from limelight_export.importing.huggingface.architectures.architecture import DecoderArchitecture, EncoderArchitecture
 from limelight_export.importing.huggingface.checkpoint import Checkpoint
 from limelight_export.importing.huggingface.tasks import MODULES, states_pooling
 from limelight_export.importing.huggingface.tasks.encoder import EncoderSource, encoder_model, load_encoder, text_input

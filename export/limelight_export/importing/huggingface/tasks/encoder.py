@@ -129,7 +129,7 @@ def encoder_model(
     parts: EncoderParts,
     head: Head,
     *,
-    model_input: TextInput | JoinedPairInput,
+    model_input: TextInput,
     tokens: LabelSet,
     results: Sequence[Result],
     summary: str,
@@ -173,10 +173,10 @@ def encoder_model(
     return TrainedModel(network.eval(), card, chosen, TrainingData(), ())
 
 
-def _given_examples(source: EncoderSource, model_input: TextInput | JoinedPairInput) -> tuple[Instance, ...]:
+def _given_examples(source: EncoderSource, model_input: TextInput) -> tuple[Instance, ...]:
     """Make instances of the caller's examples."""
     given = source.options.examples
-    if isinstance(model_input, TextInput):
+    if not isinstance(model_input, JoinedPairInput):
         return text_instances(model_input.name, given)
     pairs = [tuple(text.split("\t")) for text in given]
     if any(len(pair) != 2 for pair in pairs):
@@ -184,7 +184,7 @@ def _given_examples(source: EncoderSource, model_input: TextInput | JoinedPairIn
     return tuple({model_input.name: Pair(*pair)} for pair in pairs)
 
 
-def _own_examples(model_input: TextInput | JoinedPairInput) -> tuple[Instance, ...]:
-    if isinstance(model_input, TextInput):
+def _own_examples(model_input: TextInput) -> tuple[Instance, ...]:
+    if not isinstance(model_input, JoinedPairInput):
         return text_instances(model_input.name, _TEXTS)
     return tuple({model_input.name: Pair(*pair)} for pair in _PAIRS)

@@ -1,6 +1,6 @@
 """The maps of models that generate."""
 
-from limelight_export.importing.huggingface.architectures.encoder_decoder import Sizes
+from limelight_export.importing.huggingface.architectures.architecture import Sizes
 from limelight_export.importing.huggingface.imported_decoder import output_map, prompt_map
 from limelight_export.importing.huggingface.imported_encoder_decoder import cross_map, source_map
 from limelight_models.attention.weights import Weights

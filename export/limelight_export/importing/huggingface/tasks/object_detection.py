@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from limelight_export.errors import CheckpointError
-from limelight_export.importing.huggingface.architectures.detr import DetectionArchitecture
+from limelight_export.importing.huggingface.architectures.pictures import DetectionArchitecture
 from limelight_export.importing.huggingface.attention import run_with_maps
 from limelight_export.importing.huggingface.images import stretched_input
 from limelight_export.importing.huggingface.loading import load_config, load_model

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from limelight_export.errors import CheckpointError, ExportError
-from limelight_export.importing.huggingface.architectures.decoder import DecoderArchitecture
+from limelight_export.importing.huggingface.architectures.architecture import DecoderArchitecture
 from limelight_export.importing.huggingface.attention import run_with_maps
 from limelight_export.importing.huggingface.chat_template import describe_template
 from limelight_export.importing.huggingface.checkpoint import Checkpoint

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from limelight_export.errors import CheckpointError, ExportError
-from limelight_export.importing.huggingface.architectures.encoder_decoder import EncoderDecoderArchitecture
+from limelight_export.importing.huggingface.architectures.architecture import EncoderDecoderArchitecture
 from limelight_export.importing.huggingface.attention import run_eager
 from limelight_export.importing.huggingface.imported_decoder import cache_states, output_map
 from limelight_export.importing.huggingface.imported_encoder_decoder import (

@@ -10,7 +10,7 @@ import torch
 from limelight_bundle.tokenizer_files import load_tokenizer
 from limelight_bundle.values import Audio
 from limelight_export.errors import CheckpointError
-from limelight_export.importing.huggingface.architectures.whisper import SpeechArchitecture
+from limelight_export.importing.huggingface.architectures.encoder_decoders import SpeechArchitecture
 from limelight_export.importing.huggingface.checkpoint import Checkpoint
 from limelight_export.importing.huggingface.imported_decoder import cache_states
 from limelight_export.importing.huggingface.imported_speech import ALIGNMENT_MAP, ImportedSpeech

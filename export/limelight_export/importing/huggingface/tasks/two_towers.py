@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 from limelight_bundle.tokenizer_files import load_tokenizer
 from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.architectures.architecture import EncoderArchitecture, VisionArchitecture
-from limelight_export.importing.huggingface.architectures.clip import TwoTowerArchitecture
+from limelight_export.importing.huggingface.architectures.pictures import TwoTowerArchitecture
 from limelight_export.importing.huggingface.attention import run_eager
 from limelight_export.importing.huggingface.loading import load_config, load_model
 from limelight_export.importing.huggingface.tasks.encoder import EncoderParts, encoder_model, text_input

@@ -1,0 +1,219 @@
+"""Encoders of texts."""
+
+from typing import Any
+
+from limelight_export.importing.huggingface.architectures.architecture import (
+    BERT_PACKING,
+    EncoderArchitecture,
+    PackingPlaces,
+    encoder_fields,
+    positions_after_padding,
+)
+from limelight_export.importing.huggingface.fields import Condition, one_of
+from limelight_models.cards.taxonomy import Citation
+
+_ROBERTA = encoder_fields("type_vocab_size")
+
+
+def _albert_maps(config: Any) -> int:
+    return int(config.num_hidden_layers) * int(config.inner_group_num)
+
+
+_MPNET_PADDING = 1  # the modules number positions from behind this id, whatever the configuration states
+
+
+def _mpnet_positions(config: Any) -> int:
+    return int(config.max_position_embeddings) - _MPNET_PADDING - 1
+
+
+def _is_plain(rotary: Any) -> bool:
+    """Whether rotary frequencies are the same for every length; a trace would keep those of its own length."""
+    kinds = rotary.values() if isinstance(rotary, dict) else ()
+    return rotary is None or all(isinstance(each, dict) and each.get("rope_type") == "default" for each in kinds)
+
+
+ARCHITECTURES = (
+    EncoderArchitecture(
+        model_type="bert",
+        title="BERT",
+        citation=Citation(
+            "Devlin, Chang, Lee, Toutanova",
+            "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
+            2019,
+            "NAACL",
+        ),
+        fields=encoder_fields(
+            "type_vocab_size",
+            # Of the multilingual checkpoints, whose pooler no released class reads.
+            harmless="directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers "
+            "pooler_size_per_head pooler_type",
+        ),
+        packing=BERT_PACKING,
+    ),
+    # RoBERTa, and the models that have its modules.
+    EncoderArchitecture(
+        model_type="roberta",
+        title="RoBERTa",
+        citation=Citation(
+            "Liu, Ott, Goyal, Du, Joshi, Chen, Levy, Lewis, Zettlemoyer, Stoyanov",
+            "RoBERTa: A Robustly Optimized BERT Pretraining Approach",
+            2019,
+            "arXiv:1907.11692",
+        ),
+        fields=_ROBERTA,
+        positions=positions_after_padding,
+        packing=BERT_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="xlm-roberta",
+        title="XLM-RoBERTa",
+        citation=Citation(
+            "Conneau, Khandelwal, Goyal, Chaudhary, Wenzek, Guzmán, Grave, Ott, Zettlemoyer, Stoyanov",
+            "Unsupervised Cross-lingual Representation Learning at Scale",
+            2020,
+            "ACL",
+        ),
+        fields=_ROBERTA,
+        positions=positions_after_padding,
+        packing=BERT_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="camembert",
+        title="CamemBERT",
+        citation=Citation(
+            "Martin, Muller, Ortiz Suárez, Dupont, Romary, de la Clergerie, Seddah, Sagot",
+            "CamemBERT: a Tasty French Language Model",
+            2020,
+            "ACL",
+        ),
+        fields=_ROBERTA,
+        positions=positions_after_padding,
+        packing=BERT_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="distilbert",
+        title="DistilBERT",
+        citation=Citation(
+            "Sanh, Debut, Chaumond, Wolf",
+            "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
+            2019,
+            "arXiv:1910.01108",
+        ),
+        fields=encoder_fields(
+            # The weights of sinusoidal positions are in the checkpoint like any others.
+            "n_layers n_heads dim hidden_dim activation sinusoidal_pos_embds",
+            harmless="dropout qa_dropout seq_classif_dropout tie_weights_",
+        ),
+        packing=PackingPlaces(
+            packed="embeddings",
+            unpacked=r"transformer\.layer\.\d+\.attention\.[qkv]_lin|transformer",
+            packed_inputs=r"transformer\.layer\.\d+\.attention\.out_lin",
+        ),
+    ),
+    # ALBERT, whose layers share weights.
+    EncoderArchitecture(
+        model_type="albert",
+        title="ALBERT",
+        citation=Citation(
+            "Lan, Chen, Goodman, Gimpel, Sharma, Soricut",
+            "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
+            2020,
+            "ICLR",
+        ),
+        fields=encoder_fields(
+            "type_vocab_size embedding_size num_hidden_groups inner_group_num",
+            harmless="classifier_dropout_prob",
+            # Read by no released class; other values are models of another structure.
+            only={
+                "gap_size": one_of(0),
+                "net_structure_type": one_of(0),
+                "num_memory_blocks": one_of(0),
+                "down_scale_factor": one_of(1),
+                "layers_to_keep": one_of([]),
+            },
+        ),
+        maps=_albert_maps,
+        packing=PackingPlaces(
+            packed="embeddings",
+            unpacked=r"encoder\..*\.attention\.(query|key|value)|encoder",
+            packed_inputs=r"encoder\..*\.attention\.dense",
+        ),
+    ),
+    EncoderArchitecture(
+        model_type="electra",
+        title="ELECTRA",
+        citation=Citation(
+            "Clark, Luong, Le, Manning",
+            "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators",
+            2020,
+            "ICLR",
+        ),
+        fields=encoder_fields(
+            "type_vocab_size embedding_size",
+            # Of the head for multiple choice.
+            harmless="summary_type summary_use_proj summary_activation",
+        ),
+        packing=BERT_PACKING,
+    ),
+    # MPNet, whose scores have a bias by relative position.
+    EncoderArchitecture(
+        model_type="mpnet",
+        title="MPNet",
+        citation=Citation(
+            "Song, Tan, Qin, Lu, Liu",
+            "MPNet: Masked and Permuted Pre-training for Language Understanding",
+            2020,
+            "NeurIPS",
+        ),
+        fields=encoder_fields(
+            # The modules always use 32 buckets.
+            only={"relative_attention_num_buckets": one_of(32), "pad_token_id": one_of(_MPNET_PADDING)},
+        ),
+        positions=_mpnet_positions,
+        packing=PackingPlaces(
+            packed="embeddings",
+            unpacked=r"encoder\.layer\.\d+\.attention\.attn\.[qkv]|encoder",
+            packed_inputs=r"encoder\.layer\.\d+\.attention\.attn\.o",
+        ),
+    ),
+    # DeBERTa, versions 2 and 3: scores of content to position and of position to content.
+    EncoderArchitecture(
+        model_type="deberta-v2",
+        title="DeBERTa",
+        citation=Citation(
+            "He, Liu, Gao, Chen", "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", 2021, "ICLR"
+        ),
+        fields=encoder_fields(
+            "type_vocab_size embedding_size relative_attention max_relative_positions position_buckets pos_att_type "
+            "share_att_key position_biased_input norm_rel_ebd conv_kernel_size conv_groups conv_act "
+            "attention_head_size pooler_hidden_size pooler_hidden_act legacy",
+            harmless="conv_dropout cls_dropout",
+            only={"z_steps": one_of(0, 1)},  # read by no released class
+        ),
+    ),
+    # ModernBERT: rotary positions, and windows in most layers.
+    EncoderArchitecture(
+        model_type="modernbert",
+        title="ModernBERT",
+        citation=Citation(
+            "Warner, Chaffin, Clavié, Weller, Hallström, Taghadouini, Gallagher, Biswas, Ladhak, Aarsen, Cooper, "
+            "Adams, Howard, Poli",
+            "Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder",
+            2024,
+            "arXiv:2412.13663",
+        ),
+        fields=encoder_fields(
+            "hidden_activation norm_eps norm_bias attention_bias layer_types "
+            "global_rope_theta local_rope_theta global_attn_every_n_layers local_attention sliding_window mlp_bias "
+            "decoder_bias classifier_pooling classifier_bias classifier_activation",
+            harmless="initializer_cutoff_factor embedding_dropout mlp_dropout deterministic_flash_attn "
+            "sparse_prediction sparse_pred_ignore_index reference_compile repad_logits_with_grad",
+            only={"rope_parameters": Condition("of rope_type 'default'", _is_plain), "rope_scaling": one_of(None)},
+        ),
+        packing=PackingPlaces(
+            packed="embeddings",
+            unpacked=r"layers\.\d+\.attn\.Wqkv|final_norm",
+            packed_inputs=r"layers\.\d+\.attn\.Wo",
+        ),
+    ),
+)

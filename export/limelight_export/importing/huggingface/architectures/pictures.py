@@ -1,0 +1,175 @@
+"""Models of pictures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from limelight_export.errors import CheckpointError
+from limelight_export.importing.huggingface.architectures.architecture import (
+    ENCODES,
+    WRITES,
+    Architecture,
+    EncoderArchitecture,
+    Kind,
+    VisionArchitecture,
+    vision_fields,
+)
+from limelight_export.importing.huggingface.fields import Condition, Fields, fields, one_of
+from limelight_models.cards.taxonomy import Citation
+
+_CLIP = Citation(
+    "Radford, Kim, Hallacy, Ramesh, Goh, Agarwal, Sastry, Askell, Mishkin, Clark, Krueger, Sutskever",
+    "Learning Transferable Visual Models From Natural Language Supervision",
+    2021,
+    "ICML",
+)
+_CLIP_FIELDS = """
+    hidden_size intermediate_size projection_dim num_hidden_layers num_attention_heads hidden_act layer_norm_eps
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoTowerArchitecture(Architecture):
+    """An encoder of pictures and one of texts; each has fields of its own."""
+
+    kind: ClassVar[Kind] = "two-tower"
+    text: EncoderArchitecture
+    vision: VisionArchitecture
+
+    def check_parts(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the fields of both towers that change nothing. Raises CheckpointError as of `Fields.check`."""
+        towers = {"text_config": self.text, "vision_config": self.vision}
+        found: set[str] = set()
+        for name, tower in towers.items():
+            # transformers takes the fields of the second in place of the first.
+            for stated in (config.get(name) or {}, config.get(f"{name}_dict") or {}):
+                if not isinstance(stated, Mapping):
+                    raise CheckpointError(f"config.json states a {name} that is not an object")
+                found.update(tower.fields.check({"model_type": tower.model_type, **stated}))
+        return tuple(sorted(found))
+
+
+def _tower_fields(used: str) -> Fields:
+    return fields(f"{_CLIP_FIELDS} {used}", harmless="attention_dropout dropout", only=ENCODES)
+
+
+_BACKBONE = "resnet"
+_NO_TIMM = "a backbone of timm is not read; the revision no_timm of DETR's own checkpoints has one of transformers"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectionArchitecture(Architecture):
+    """A model that finds objects in a picture, behind a backbone with fields of its own."""
+
+    kind: ClassVar[Kind] = "detection"
+    backbone: Fields
+
+    def check_parts(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the fields of the backbone that change nothing.
+
+        Raises:
+            CheckpointError: it is another network than a ResNet of transformers, or as of `Fields.check`.
+        """
+        stated = config.get("backbone_config")
+        # transformers takes one of timm where none is stated.
+        if not isinstance(stated, Mapping) or stated.get("model_type") == "timm_backbone":
+            raise CheckpointError(f"config.json states no backbone_config of transformers: {_NO_TIMM}")
+        if stated.get("model_type") != _BACKBONE:
+            raise CheckpointError(
+                f"config.json states a backbone_config of {stated.get('model_type')!r}; it can be {_BACKBONE!r}"
+            )
+        return self.backbone.check(stated)
+
+
+ARCHITECTURES = (
+    # ViT and DeiT: an encoder of a picture's patches.
+    VisionArchitecture(
+        model_type="vit",
+        title="ViT",
+        citation=Citation(
+            "Dosovitskiy, Beyer, Kolesnikov, Weissenborn, Zhai, Unterthiner, Dehghani, Minderer, Heigold, Gelly, "
+            "Uszkoreit, Houlsby",
+            "An Image is Worth 16x16 Words: Transformers for Image Recognition at Scale",
+            2021,
+            "ICLR",
+        ),
+        fields=vision_fields(),
+        leading=("class",),
+    ),
+    VisionArchitecture(
+        model_type="deit",
+        title="DeiT",
+        citation=Citation(
+            "Touvron, Cord, Douze, Massa, Sablayrolles, Jégou",
+            "Training data-efficient image transformers & distillation through attention",
+            2021,
+            "ICML",
+        ),
+        fields=vision_fields(),
+        leading=("class", "distillation"),
+    ),
+    # CLIP: an encoder of pictures and one of texts, whose vectors are compared.
+    TwoTowerArchitecture(
+        model_type="clip",
+        title="CLIP",
+        citation=_CLIP,
+        fields=fields(
+            "text_config vision_config text_config_dict vision_config_dict projection_dim logit_scale_init_value",
+            harmless="tie_word_embeddings",
+            only=ENCODES,
+        ),
+        text=EncoderArchitecture(
+            model_type="clip_text_model",
+            title="CLIP",
+            citation=_CLIP,
+            fields=_tower_fields("vocab_size max_position_embeddings pad_token_id tie_word_embeddings"),
+        ),
+        vision=VisionArchitecture(
+            model_type="clip_vision_model",
+            title="CLIP",
+            citation=_CLIP,
+            fields=_tower_fields("num_channels image_size patch_size tie_word_embeddings"),
+            leading=("class",),
+        ),
+    ),
+    # DETR: a convolutional network, an encoder of its cells, and a decoder whose queries each find an object.
+    DetectionArchitecture(
+        model_type="detr",
+        title="DETR",
+        citation=Citation(
+            "Carion, Massa, Synnaeve, Usunier, Kirillov, Zagoruyko",
+            "End-to-End Object Detection with Transformers",
+            2020,
+            "ECCV",
+        ),
+        fields=fields(
+            """
+            backbone_config num_channels num_queries d_model encoder_layers encoder_ffn_dim encoder_attention_heads
+            decoder_layers decoder_ffn_dim decoder_attention_heads activation_function
+            """,
+            harmless="""
+            dropout attention_dropout activation_dropout classifier_dropout encoder_layerdrop decoder_layerdrop init_std
+            init_xavier_std auxiliary_loss class_cost bbox_cost giou_cost mask_loss_coefficient dice_loss_coefficient
+            bbox_loss_coefficient giou_loss_coefficient eos_coefficient num_hidden_layers max_position_embeddings
+            scale_embedding use_pretrained_backbone tie_word_embeddings pad_token_id
+            """,
+            only={
+                **WRITES,
+                "position_embedding_type": one_of("sine"),
+                # transformers applies these to backbones of timm alone.
+                "use_timm_backbone": Condition(f"False: {_NO_TIMM}", lambda value: not value),
+                "backbone": one_of(None),
+                "backbone_kwargs": one_of(None, {}),
+                "dilation": one_of(False, None),
+            },
+        ),
+        backbone=fields(
+            """
+            num_channels embedding_size hidden_sizes depths layer_type hidden_act downsample_in_first_stage
+            downsample_in_bottleneck out_features out_indices stage_names
+            """,
+            harmless="tie_word_embeddings pad_token_id",
+            only=ENCODES,
+        ),
+    ),
+)

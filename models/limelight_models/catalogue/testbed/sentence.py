@@ -1,0 +1,57 @@
+"""A sentence, one attention mechanism, a class: the task model in which scores and alignments are compared."""
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from limelight_models.cards.card import Card
+from limelight_models.cards.describe import describe
+from limelight_models.cards.inputs import Noise
+from limelight_models.cards.maps import Map
+from limelight_models.cards.results import Classes
+from limelight_models.cards.taxonomy import Taxonomy
+from limelight_models.catalogue.testbed.classifier import SmallModel
+from limelight_models.catalogue.testbed.readers import Reader
+from limelight_models.catalogue.testbed.text import MAX_CHARACTERS, Features, Texts, text_input
+from limelight_models.network import Answer
+from limelight_models.tasks.heads import Scores
+
+
+class SentenceModel(SmallModel):
+    """Feature model -> query and attention models (the reader) -> classes (BF Fig. 1).
+
+    Shapes: token_ids int64 [batch, token], token_mask bool of the same, noise float [batch, (step,) token] where the
+        mechanism draws -> logits [batch, class], the reader's maps.
+    """
+
+    def __init__(self, texts: Texts, reader: Reader) -> None:
+        super().__init__()
+        self.features = Features(texts)
+        self.reader = reader
+        width = reader.eval().width(texts.d)
+        scores = Scores(d_in=width, d_out=len(texts.labels), dropout=texts.dropout)
+        self.classify = nn.Identity() if reader.classifies else scores
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        mask, noise = tensors["token_mask"], tensors.get("noise")
+        features = self.features(tensors["token_ids"], mask)
+        vector, maps = self.reader(features, mask, noise)
+        signals = self.reader.signals(features, mask, noise) if self.training else {}
+        return Answer({"logits": self.classify(vector)}, maps, signals)
+
+
+def card(
+    texts: Texts, maps: Mapping[str, Map], *, title: str, taxonomy: Taxonomy, noise_steps: int | None = None
+) -> Card:
+    """Describe the model; noise_steps: as a `Reader` has it."""
+    looks = {"step": noise_steps} if noise_steps else {}
+    return describe(
+        title=title,
+        summary=f"A small classifier of sentences whose attention is {title}.",
+        inputs=[text_input(texts)],
+        results=[Classes(labels=texts.labels)],
+        maps=maps,
+        taxonomy=taxonomy,
+        noise=() if noise_steps is None else [Noise(axes={**looks, "token": 0}, most=texts.max_tokens)],
+        max_characters=MAX_CHARACTERS,
+    )

@@ -1,0 +1,90 @@
+"""Shared by the sequence-to-sequence models: source and target, the generated sequence, vocabularies from the data."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from limelight_models.cards.inputs import TextInput, Tokenizer, forced_target
+from limelight_models.cards.labels import output_steps
+from limelight_models.cards.results import Written
+from limelight_models.data import dates, rows, tokenizers
+from limelight_models.data.dataset import Dataset
+from limelight_models.recipes.prepared import described
+from limelight_models.recipes.recipe import Blueprint
+from limelight_models.recipes.settings import Preset
+from limelight_models.recipes.sizes import Sizes
+from limelight_models.tasks.generate import Generate
+
+SOURCE, TARGET = "source.json", "target.json"
+
+
+class Seq2SeqConfig(Sizes):
+    """Sizes that all of them have. begin, end: the token put in first, and the one that ends a sequence."""
+
+    source_vocabulary: int
+    target_vocabulary: int
+    begin: int
+    end: int
+    max_source: int = 128
+    max_new_tokens: int = 64
+    max_characters: int = 1000
+
+    def source(self, files: Mapping[str, str]) -> TextInput:
+        """The source input."""
+        return TextInput(
+            summary="What is to be rewritten.",
+            tokenizer=Tokenizer(text=files[SOURCE], file=SOURCE),
+            max_tokens=self.max_source,
+            prefix="source",
+            dimension="source",
+        )
+
+    def target(self, files: Mapping[str, str]) -> TextInput:
+        """The input of a forced output."""
+        return forced_target(Tokenizer(text=files[TARGET], file=TARGET), self.max_new_tokens)
+
+    def written(self, files: Mapping[str, str], **more: Any) -> Written:
+        """The generated text. more: fields of `Written` that models differ in."""
+        return Written(
+            steps=output_steps(),
+            tokenizer=self.target(files).tokenizer,
+            begin=self.begin,
+            end=self.end,
+            max_new_tokens=self.max_new_tokens,
+            **more,
+        )
+
+
+C = TypeVar("C", bound=Seq2SeqConfig)
+
+
+def prepare(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
+    """Choices from the training part: two vocabularies of pieces of words, or of characters where the preset has no
+    size for them.
+    """
+
+    def prepared(dataset: Dataset, preset: Preset) -> Blueprint[C]:
+        sources, targets = (
+            tokenizers.texts_of([example.instance[name] for example in dataset.train]) for name in ("text", "target")
+        )
+        if preset.vocabulary:
+            source = tokenizers.pieces(sources, vocabulary=preset.vocabulary, output=False)
+            target = tokenizers.pieces(targets, vocabulary=preset.vocabulary, output=True)
+        else:
+            source = tokenizers.characters(sources, lower=True, output=False)
+            target = tokenizers.characters(targets, lower=False, output=True)
+        begin, end = tokenizers.special_ids(target)
+        made = config(
+            source_vocabulary=tokenizers.size(source),
+            target_vocabulary=tokenizers.size(target),
+            begin=begin,
+            end=end,
+            **preset.sizes,
+        )
+        return Blueprint(made, (), {SOURCE: source, TARGET: target})
+
+    return prepared
+
+
+# The recipe of a model that rewrites a text, taught by pairs of texts.
+rewriting = partial(described, choices=prepare, task=Generate(), data=rows.PAIRS, builtin=dates.dataset)

@@ -19,7 +19,23 @@ from limelight_bundle.errors import InputError
 from limelight_bundle.wire import DTYPES, to_tensor
 from limelight_service.codecs.json.numbers import array_of, json_of
 from limelight_service.codecs.json.reading import read_message
+from limelight_service.codecs.json.results import result_json
 from limelight_service.codecs.json.writing import JsonWriter, described_json, written
+from limelight_service.codecs.v1.results import fill_result
+from limelight_service.frontend.results import (
+    Box,
+    Boxes,
+    Classes,
+    Embedding,
+    Number,
+    Numbers,
+    Sequences,
+    Span,
+    Spans,
+    Tags,
+)
+from limelight_service.ipc import boundary
+from limelight_service.ipc.boundary import FinishReason
 
 KINDS = (service_pb2.PredictRequest, service_pb2.AttendRequest, service_pb2.GenerateRequest, service_pb2.AttendResponse)
 ARRAYS = st.sampled_from(sorted(DTYPES.values(), key=str)).flatmap(
@@ -161,3 +177,46 @@ def test_axes_of_no_size_are_kept(value: Any) -> None:
 def test_what_would_be_cut_off_is_refused() -> None:
     with pytest.raises(InputError, match=r"has 65536\.0 as element 0, which is beyond float16"):
         array_of(65536.0, np.dtype("<f2"), "data")
+
+
+NUMBERS = st.floats(width=32, allow_nan=False).map(lambda number: number + 0.0)  # proto3 tells -0.0 from its default
+WORDS = st.text(max_size=3)
+EDGES = st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+
+
+def columns(rows: list[tuple[Any, ...]], count: int) -> list[tuple[Any, ...]]:
+    """Rows as columns."""
+    return [tuple(row[place] for row in rows) for place in range(count)]
+
+
+RESULTS = st.one_of(
+    st.lists(st.tuples(WORDS, st.integers(0, 9), NUMBERS)).map(lambda rows: Classes(*columns(rows, 3))),
+    st.lists(st.tuples(WORDS, st.integers(0, 9), NUMBERS), min_size=1).map(
+        lambda rows: Tags("tokens", 1, *columns(rows, 3), ((0,) * len(rows), (1,) * len(rows)))
+    ),
+    npst.arrays(np.float32, 3, elements=NUMBERS).map(Embedding),
+    st.lists(st.builds(Number, WORDS, NUMBERS, WORDS)).map(Numbers),
+    st.builds(
+        Spans,
+        st.lists(st.builds(Span, st.integers(0, 9), st.integers(0, 9), NUMBERS, WORDS, WORDS, st.none() | st.just(0))),
+        st.none() | NUMBERS,
+    ),
+    st.builds(
+        Boxes, st.just("classes"), st.lists(st.builds(Box, WORDS, st.integers(0, 9), NUMBERS, EDGES, st.integers(0, 9)))
+    ),
+    st.builds(
+        boundary.Sequence, st.just((1, 0)), st.tuples(NUMBERS, NUMBERS), WORDS, st.sampled_from(FinishReason), NUMBERS
+    ).map(lambda one: Sequences((one,))),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(result=RESULTS)
+def test_a_typed_result_is_the_json_of_its_message(result: Any) -> None:
+    expected = service_pb2.Result()
+    fill_result(expected, result)
+    writer = JsonWriter()
+    found = orjson.loads(written(result_json(result, writer.tensor)))
+    as_message = written(described_json(expected, JsonWriter()))
+    assert read_message(service_pb2.Result, found) == expected
+    assert found.keys() == orjson.loads(as_message).keys()

@@ -8,8 +8,8 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence, Sized
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Sized
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -129,8 +129,7 @@ class Core:
                 held.release()
                 raise
         except Exception:
-            schema, took = checked.schema, time.perf_counter_ns() - started
-            self._metrics.statistics.failed(schema.name, schema.version, took)
+            self._count_failed(checked, started)
             raise
         held.keep_only(2 * len(data))  # this, and the transport's copy
         call.when_sent(held.release)
@@ -174,7 +173,7 @@ class Core:
         prepared = await self._preparation.prepared(checked, call)
         chunk_bytes = min(settings.chunk_bytes, checked.wanted.limit) - CHUNK_FRAME
         # Chunks that are computed ahead, each as it is computed and as it is sent, and the transport's copy.
-        ahead = 2 * (_CHUNKS_AHEAD) * chunk_bytes
+        ahead = 2 * _CHUNKS_AHEAD * chunk_bytes
         with self._memory.take(2 * checked.size + ahead + max(each.bounds.computing for each in prepared)):
             for place, one in enumerate(await self._preparation.intervened(checked, prepared, call)):
                 engine = checked.model.engine()
@@ -200,24 +199,25 @@ class Core:
         if checked.plan is not None:
             validation.check_by_tokens(checked.schema, checked.wanted.attention, checked.plan)
         prepared = await self._preparation.prepared(checked, call)
-        with (
-            _failures_counted(self._metrics, checked, started),
-            self._memory.take(checked.size + prepared[0].bounds.computing),
-        ):
-            (one,) = await self._preparation.intervened(checked, prepared, call)
-            engine = checked.model.engine()
-            async with aclosing(engine.generate(_inference(checked, [one], call))) as events:
-                async for event in events:
-                    if isinstance(event, GenerationBegun):
-                        yield checked, one, event
-                    elif isinstance(event, TokenResult):
-                        self._count_weights(call, *event.maps)
-                        yield event
-                    else:
-                        part = _Part(None, event, 0)
-                        self._count_answered(checked, [part], one.nanoseconds, 0, started, call)
-                        (predicted,) = await self.made(checked, [partial(_predicted, checked, one, event)], call)
-                        yield predicted
+        try:
+            with self._memory.take(checked.size + prepared[0].bounds.computing):
+                (one,) = await self._preparation.intervened(checked, prepared, call)
+                engine = checked.model.engine()
+                async with aclosing(engine.generate(_inference(checked, [one], call))) as events:
+                    async for event in events:
+                        if isinstance(event, GenerationBegun):
+                            yield checked, one, event
+                        elif isinstance(event, TokenResult):
+                            self._count_weights(call, *event.maps)
+                            yield event
+                        else:
+                            part = _Part(None, event, 0)
+                            self._count_answered(checked, [part], one.nanoseconds, 0, started, call)
+                            (predicted,) = await self.made(checked, [partial(_predicted, checked, one, event)], call)
+                            yield predicted
+        except Exception:
+            self._count_failed(checked, started)
+            raise
 
     def list_models(self, call: Call) -> list[VersionStatus[Model]]:
         """Give every version that the caller may know of, those that failed to load too."""
@@ -358,6 +358,11 @@ class Core:
         )
         self._metrics.statistics.answered(checked.schema.name, checked.schema.version, times)
 
+    def _count_failed(self, checked: CheckedCall, started: int) -> None:
+        """Count a call that gets an error. started: when it began, by `time.perf_counter_ns`."""
+        schema, took = checked.schema, time.perf_counter_ns() - started
+        self._metrics.statistics.failed(schema.name, schema.version, took)
+
     def _count_weights(self, call: Call, *maps: MapResult) -> None:
         size = sum(each.weights.nbytes for each in maps)
         self._metrics.attention_bytes(call.model, size)
@@ -398,17 +403,6 @@ class _Part:
     encoded: Any
     result: RowResult
     nanoseconds: int
-
-
-@contextmanager
-def _failures_counted(metrics: Metrics, checked: CheckedCall, started: int) -> Iterator[None]:
-    """Count a call whose block ends with an error. started: when it began, by `time.perf_counter_ns`."""
-    try:
-        yield
-    except Exception:
-        schema = checked.schema
-        metrics.statistics.failed(schema.name, schema.version, time.perf_counter_ns() - started)
-        raise
 
 
 def _inference(checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call) -> InferenceRequest:

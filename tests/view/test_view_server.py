@@ -262,7 +262,14 @@ def test_all_bodies_together_and_all_connections_have_a_bound(http: str) -> None
         assert ask(page, "POST", "/v1/models/tiny:predict", TEXT, **JSON)[0] == 200
         for _ in range(126):
             opened.enter_context(begin(page, "GET /", Content_Length="1"))
-        with socket.create_connection(("127.0.0.1", page.server_address[1]), timeout=20) as last:
-            assert last.recv(1) == b""
+
+        def is_full() -> bool:  # the places of calls that ended just now may still be theirs
+            last = opened.enter_context(socket.create_connection(("127.0.0.1", page.server_address[1]), timeout=1))
+            try:
+                return last.recv(1) == b""
+            except TimeoutError:
+                return False
+
+        assert any(is_full() for _ in range(5))
         opened.close()
         assert eventually(lambda: ask(page, "GET", "/")[0] == 200)

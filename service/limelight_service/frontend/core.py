@@ -338,11 +338,11 @@ class Core:
         last = timings[0] if len(timings) == 1 else max(timings, key=lambda each: each.queue + each.compute)
         call.durations["queue"] = max([each.queue for each in timings])
         call.durations["compute"] = max([each.compute for each in timings])
-        if call.trace is not None:
-            _trace_engine(results, call.trace)
         is_sent = parts[0].encoded is None  # token by token
-        if not is_sent:
-            call.traced("encode", encode)
+        if call.trace is not None:
+            computed = _trace_engine(results, call.trace)
+            if not is_sent:  # other rows may be encoded while this one is computed
+                call.traced("encode", min(encode, time.monotonic_ns() - computed))
         encode += sum([each.reduce_nanoseconds for each in results])
         if not is_sent:
             self.stage(Stage.ENCODE, encode, call)
@@ -419,8 +419,8 @@ def _inference(checked: CheckedCall, prepared: Sequence[PreparedInstance], call:
     )
 
 
-def _trace_engine(results: Sequence[RowResult], trace: Trace) -> None:
-    """Add the engine's spans to a trace, of the row that was answered last.
+def _trace_engine(results: Sequence[RowResult], trace: Trace) -> int:
+    """Add the engine's spans to a trace, of the row that was answered last, and return their end (monotonic ns).
 
     A generation waits and computes in turns; its spans are the sums of both.
     """
@@ -430,8 +430,11 @@ def _trace_engine(results: Sequence[RowResult], trace: Trace) -> None:
     trace.stage("queue", timing.admitted, timing.queue, {})
     made: dict[str, Attribute] = {"limelight.graph": last.graph, "limelight.batch_rows": last.batch_rows}
     trace.stage("compute", computed, timing.compute, made)
+    end = computed + timing.compute
     if last.maps:
-        trace.stage("reduce", computed + timing.compute, last.reduce_nanoseconds, {})
+        trace.stage("reduce", end, last.reduce_nanoseconds, {})
+        end += last.reduce_nanoseconds
+    return end
 
 
 def _maps(result: RowResult) -> list[MapResult]:

@@ -55,7 +55,7 @@ async def map_stream(
             if isinstance(event, tuple):
                 checked, place, prediction, begun = event
                 stream = writer(checked, place)
-                (data,) = await core.made(checked, [partial(stream.begin, prediction, begun)], call)
+                data = await core.made(checked, partial(stream.begin, prediction, begun), call)
                 yield data
                 continue
             assert stream is not None
@@ -77,12 +77,12 @@ async def generation(
             if isinstance(event, tuple):
                 checked, prepared, begun = event
                 parts = writer(checked, prepared)
-                (data,) = await core.made(checked, [partial(parts.begin, begun)], call)
+                data = await core.made(checked, partial(parts.begin, begun), call)
                 yield data
                 continue
             assert parts is not None
             if isinstance(event, TokenResult):
                 yield parts.token(event)
             else:
-                (data,) = await core.made(checked, [partial(parts.end, event)], call)
+                data = await core.made(checked, partial(parts.end, event), call)
                 yield data

@@ -123,8 +123,8 @@ class Core:
                 prepared = await self._preparation.intervened(checked, prepared, call)
                 parts = await self._parts(checked, prepared, encoder, call)
                 before = time.perf_counter_ns()
-                whole = partial(encoder.whole, Inference(checked, [each.encoded for each in parts]))
-                (data,) = await self.made(checked, [whole], call)
+                inference = Inference(checked, [each.encoded for each in parts])
+                data = await self.made(checked, partial(encoder.whole, inference), call)
             except BaseException:
                 held.release()
                 raise
@@ -182,8 +182,7 @@ class Core:
                         if isinstance(event, StreamBegun):
                             if call.trace is not None:
                                 _trace_engine([event.result], call.trace)
-                            parts = [partial(_predicted, checked, one, event.result)]
-                            (predicted,) = await self.made(checked, parts, call)
+                            predicted = await self.made(checked, partial(_predicted, checked, one, event.result), call)
                             yield checked, place, predicted, event
                         else:
                             self._count_weights(call, event.map)
@@ -213,7 +212,7 @@ class Core:
                         else:
                             part = _Part(None, event, 0)
                             self._count_answered(checked, [part], one.nanoseconds, 0, started, call)
-                            (predicted,) = await self.made(checked, [partial(_predicted, checked, one, event)], call)
+                            predicted = await self.made(checked, partial(_predicted, checked, one, event), call)
                             yield predicted
         except Exception:
             self._count_failed(checked, started)
@@ -276,14 +275,15 @@ class Core:
         """Run a function on a preprocessing thread. Raises: what it raises; DeadlineError."""
         return await self._preparation.on_thread(function, call)
 
-    async def made(self, checked: CheckedCall, parts: Sequence[Callable[[], T]], call: Call) -> list[T]:
-        """Make the parts of an answer: those of a large one on threads, fairly between calls.
+    async def made(self, checked: CheckedCall, part: Callable[[], T], call: Call) -> T:
+        """Make a part of an answer: of a large one on a thread, fairly between calls.
 
-        Raises: what a part raises; DeadlineError.
+        Raises: what the part raises; DeadlineError.
         """
         if not checked.is_large:
-            return [part() for part in parts]
-        return await self._answering.run(len(parts), lambda place: parts[place](), call.deadline)
+            return part()
+        (made,) = await self._answering.run(1, lambda _: part(), call.deadline)
+        return made
 
     def hold_answer(self, size: int, call: Call) -> None:
         """Hold the transport's copy of an answer until it is sent. Raises: QueueFullError."""
@@ -334,16 +334,15 @@ class Core:
     ) -> None:
         """Count a call that is answered, and note its times, in nanoseconds: of the row that took longest."""
         results = [each.result for each in parts]
-        timings = [each.timing for each in results]
-        last = timings[0] if len(timings) == 1 else max(timings, key=lambda each: each.queue + each.compute)
-        call.durations["queue"] = max([each.queue for each in timings])
-        call.durations["compute"] = max([each.compute for each in timings])
+        last = _longest(results).timing
+        call.durations["queue"], call.durations["compute"] = last.queue, last.compute
         is_sent = parts[0].encoded is None  # token by token
         if call.trace is not None:
             computed = _trace_engine(results, call.trace)
             if not is_sent:  # other rows may be encoded while this one is computed
                 call.traced("encode", min(encode, time.monotonic_ns() - computed))
-        encode += sum([each.reduce_nanoseconds for each in results])
+        for each in results:
+            encode += each.reduce_nanoseconds
         if not is_sent:
             self.stage(Stage.ENCODE, encode, call)
         if checked.plan is not None:
@@ -424,7 +423,7 @@ def _trace_engine(results: Sequence[RowResult], trace: Trace) -> int:
 
     A generation waits and computes in turns; its spans are the sums of both.
     """
-    last = max(results, key=lambda each: each.timing.admitted + each.timing.queue + each.timing.compute)
+    last = _longest(results)
     timing = last.timing
     computed = timing.admitted + timing.queue
     trace.stage("queue", timing.admitted, timing.queue, {})
@@ -435,6 +434,13 @@ def _trace_engine(results: Sequence[RowResult], trace: Trace) -> int:
         trace.stage("reduce", end, last.reduce_nanoseconds, {})
         end += last.reduce_nanoseconds
     return end
+
+
+def _longest(results: Sequence[RowResult]) -> RowResult:
+    """Find the row that was answered last: all of a call are admitted together."""
+    if len(results) == 1:
+        return results[0]
+    return max(results, key=lambda each: each.timing.queue + each.timing.compute)
 
 
 def _maps(result: RowResult) -> list[MapResult]:

@@ -66,9 +66,9 @@ class Lifecycle:
 
 
 class RunningCall:
-    """The bookkeeping of one call. is_over: its end is counted. was_cut: the server stopped it."""
+    """The bookkeeping of one call. is_over: its end is counted. task: that answers. was_cut: the server stopped it."""
 
-    __slots__ = ("_lifecycle", "_started", "call", "is_over", "method", "was_cut")
+    __slots__ = ("_lifecycle", "_started", "call", "is_over", "method", "task", "was_cut")
 
     def __init__(self, lifecycle: Lifecycle, method: CalledMethod, call: Call) -> None:
         """Made by `Lifecycle.begin`."""
@@ -95,6 +95,7 @@ class RunningCall:
             raise DeadlineError("the deadline had passed when the call arrived")
         task = asyncio.current_task()
         assert task is not None
+        self.task = task
 
         def cut() -> None:
             self.was_cut = True

@@ -62,7 +62,7 @@ class LocalEngine:
 
     async def answer(self, request: InferenceRequest, make: Callable[[int, RowResult], T]) -> list[T]:
         """As `EngineClient.answer`."""
-        results = Answers[T](len(request.rows))
+        results: Answers[T] = Answers(len(request.rows))
         key, count = (request.model, request.version), len(request.rows)
         submission = self._host.submit(request, make, results.receive)
         self._rows[key] += count

@@ -138,7 +138,7 @@ class InferenceService:
                     if isinstance(event, TokenResult):
                         yield responses.token(event)
                     else:
-                        (data,) = await self._core.made(checked, [partial(responses.end, event)], call)
+                        data = await self._core.made(checked, partial(responses.end, event), call)
                         yield data
         except InputError as error:
             raise translated.paths.translated(error) from error

@@ -1,12 +1,13 @@
 """Reading the body of a request: refused unread where it is too large, and bounded in time and memory."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from limelight_bundle.errors import InputError, TooLargeError
 from limelight_service.admission.memory import MemoryBudget
 from limelight_service.frontend.call import Ending
+from limelight_service.frontend.http.connection import Connection
 from limelight_service.frontend.http.failures import MediaTypeError, SlowUploadError
 
 _LARGEST_FRAMING = 2**16  # bytes of a body that are none of its contents, and beside them one for each:
@@ -28,13 +29,8 @@ class BodyReader:
         self._seconds = seconds
         self._held = held
 
-    async def read(
-        self, headers: Mapping[str, str], receive: Any, ending: Ending, received: Callable[[], int]
-    ) -> bytes:
+    async def read(self, headers: Mapping[str, str], receive: Any, ending: Ending, connection: Connection) -> bytes:
         """Read a body, whose bytes are held until the call ends.
-
-        Args:
-            received: counts the bytes that have come so far, with the sizes of chunks.
 
         Raises:
             InputError: it comes in crumbs.
@@ -44,19 +40,21 @@ class BodyReader:
             SlowUploadError: it has not arrived in time.
             CallerLeftError: the caller left.
         """
-        encoding = headers.get("content-encoding", "")
-        if not {each.strip().lower() for each in encoding.split(",")} <= {"", "identity"}:
+        encoding = headers.get("content-encoding")
+        if encoding and not {each.strip().lower() for each in encoding.split(",")} <= {"", "identity"}:
             raise MediaTypeError("content-encoding", f"is {encoding[:32]}; send the request uncompressed")
         stated = headers.get("content-length", "")
         if stated.isdecimal() and int(stated) > self._largest:
             raise self._too_large(int(stated))
+        if not connection.cycle.more_body:  # all of it came with the head
+            return await self._received(receive, ending, connection)
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._received(receive, ending, received)
+                return await self._received(receive, ending, connection)
         except TimeoutError as error:
             raise SlowUploadError(f"the request had not arrived after {self._seconds:g} s") from error
 
-    async def _received(self, receive: Any, ending: Ending, received: Callable[[], int]) -> bytes:
+    async def _received(self, receive: Any, ending: Ending, connection: Connection) -> bytes:
         parts: list[bytes] = []
         size = 0
         while True:
@@ -70,7 +68,7 @@ class BodyReader:
                     raise self._too_large(size)
                 ending.callback(self._held.take(len(part)).release)
                 parts.append(part)
-            if received() - size > _LARGEST_FRAMING + size // _CONTENTS:
+            if connection.received - size > _LARGEST_FRAMING + size // _CONTENTS:
                 few = f"has {size} bytes in chunks of next to nothing; send fewer and larger chunks"
                 raise InputError("transfer-encoding", few)
             if not message["more_body"]:

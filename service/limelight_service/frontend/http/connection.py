@@ -3,6 +3,7 @@ of what it sends is parsed at a time.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import h11
@@ -31,7 +32,7 @@ class Connection(H11Protocol):
     read brings in one go, which is 40,000 chunks of one byte, and ends a call whose caller has sent all that it wants
     to send and says so.
 
-    received: bytes that have come so far since the head of the request.
+    received: bytes that have come so far since the head of the request. when_lost: called where the connection ends.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Connection(H11Protocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.received = 0
+        self.when_lost: Callable[[], None] | None = None
         self._answer = self.app
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.TimerHandle | None = None
@@ -96,11 +98,11 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         """Go on to the next request; what is left of the body of this one is read and thrown away for a while."""
         super().on_response_complete()
-        if self._parsing is None:
+        if self._unparsed and self._parsing is None:
             self._parse()
-        if self._is_quiet and self._has_ended:
+        if self._has_ended and self._is_quiet:
             self.transport.close()
-        elif self._is_quiet and self.cycle.more_body:
+        elif self.cycle.more_body and self._is_quiet:
             self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -110,6 +112,8 @@ class Connection(H11Protocol):
         if self._looking is not None:
             self._looking.cancel()
         super().connection_lost(exc)
+        if self.when_lost is not None:
+            self.when_lost()
 
     def abort(self) -> None:
         """Close the connection at once, whatever waits to be sent."""
@@ -164,7 +168,7 @@ class Connection(H11Protocol):
             self.transport.write(self.conn.send(h11.Data(data=_COMMENT)))
         self._looking = self.loop.call_later(_LOOK_SECONDS, self._look)
 
-    async def _with_connection(self, scope: Any, receive: Any, send: Any) -> None:
+    def _with_connection(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         async def send_closing(message: Any) -> None:
             """Say that the connection ends where chunks are still to come: they are not parsed any more."""
             if message["type"] == "http.response.start":
@@ -172,12 +176,18 @@ class Connection(H11Protocol):
                 self._is_of_events = (b"content-type", EVENTS.encode()) in headers
                 if self.cycle.more_body and self._is_chunked and CLOSE_HEADER not in headers:
                     headers.append(CLOSE_HEADER)
-                message = {**message, "headers": headers}
-            await send(message)
+                self._held.is_corked = True  # until the beginning of the body
+                try:
+                    await send({**message, "headers": headers})
+                finally:
+                    self._held.is_corked = False
+            else:
+                await send(message)
 
         scope[CONNECTION] = self
         self.received = 0
-        await self._answer(scope, receive, send_closing)
+        answering: Awaitable[None] = self._answer(scope, receive, send_closing)
+        return answering
 
     def _expect(self) -> None:
         if self._timer is None:
@@ -196,9 +206,22 @@ class _Transport:
         self._transport = transport
         self._connection = connection
         self._is_paused = self._is_held = self._is_ending = False
+        self._is_reading = True
+        self.is_corked = False
+        self._corked = b""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send data; what came while this was corked goes before it, in one write."""
+        if self.is_corked:
+            self._corked += data
+            return
+        if self._corked:
+            data, self._corked = self._corked + data, b""
+        if data:
+            self._transport.write(data)
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -216,16 +239,17 @@ class _Transport:
         return self._is_ending or self._transport.is_closing()
 
     def close(self) -> None:
+        self.write(b"")
         if self.is_closing() or not self._connection.close_softly():
             self._transport.close()
             return
-        self._is_ending, self._is_paused, self._is_held = True, False, False
+        self._is_ending, self._is_reading, self._is_paused, self._is_held = True, True, False, False
         if self._transport.can_write_eof():
             self._transport.write_eof()
         self._transport.resume_reading()
 
     def _read_or_not(self) -> None:
-        if self._is_paused or self._is_held:
-            self._transport.pause_reading()
-        else:
-            self._transport.resume_reading()
+        is_reading = not (self._is_paused or self._is_held)
+        if is_reading != self._is_reading:
+            self._is_reading = is_reading
+            (self._transport.resume_reading if is_reading else self._transport.pause_reading)()

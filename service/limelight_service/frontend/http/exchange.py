@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -16,7 +16,7 @@ from limelight_bundle.values import Array
 from limelight_service.admission.connections import ConnectionQueues
 from limelight_service.errors import DeadlineError
 from limelight_service.frontend.http.body import BodyReader, CallerLeftError
-from limelight_service.frontend.http.connection import CONNECTION
+from limelight_service.frontend.http.connection import CONNECTION, Connection
 from limelight_service.frontend.http.failures import Failure, MediaTypeError, failure_of
 from limelight_service.frontend.http.methods import (
     EVENTS,
@@ -71,8 +71,8 @@ class _Endpoint:
         self._method = method
         self._called = called
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await _Exchange(self._calls, self._method, self._called, scope, receive, send).run()
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Coroutine[Any, Any, None]:
+        return _Exchange(self._calls, self._method, self._called, scope, receive, send).run()
 
 
 class _Exchange:
@@ -89,14 +89,16 @@ class _Exchange:
         self._headers: Mapping[str, str] = scope[HEADERS]
         self._running = calls.lifecycle.begin(called, self._headers.get(REQUEST_ID_KEY), self._headers.items())
         self._call = self._running.call
+        self._connection: Connection = scope[CONNECTION]
         self._has_begun = False  # the answer
-        self._left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._has_left = False  # the caller
 
     async def run(self) -> None:
         """Answer the request, whatever becomes of it."""
         code = grpc.StatusCode.OK
         try:
-            await self._admitted()
+            self._admit()
+            await (self._inside() if self._call.deadline is None else self._in_time(self._call.deadline))
         except CallerLeftError:
             code = grpc.StatusCode.CANCELLED
         except BaseException as error:
@@ -111,81 +113,82 @@ class _Exchange:
             self._call.at_end.close()
             self._running.end(code)
 
-    async def _admitted(self) -> None:
-        """Check who calls and how long it waits before anything of the body is read, then answer."""
+    def _admit(self) -> None:
+        """Check who calls and how long it waits, before anything of the body is read."""
         call, calls = self._call, self._calls
         call.caller = calls.access.caller([self._headers["authorization"]] if "authorization" in self._headers else ())
         call.caller.check_method(self._method.name)
         call.deadline = _deadline(self._headers)
         self._running.enter(stream=isinstance(self._method, EventsHttp))
-        await self._ended(self._inside())
 
-    async def _ended(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work, unless its caller leaves or the deadline passes before."""
-        loop, deadline = asyncio.get_running_loop(), self._call.deadline
-        task = loop.create_task(work)
+    async def _in_time(self, deadline: float) -> None:
+        """Answer, unless the deadline passes before."""
+        limit = asyncio.timeout_at(deadline)  # a loop's time is the monotonic clock's
         try:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            await asyncio.wait((task, self._left), timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait((task,))
-        if not task.cancelled():
-            task.result()
-        elif self._left.done():
-            raise CallerLeftError
-        else:
-            raise DeadlineError("the deadline passed before the answer was there")
+            async with limit:
+                await self._inside()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise DeadlineError("the deadline passed before the answer was there") from error
 
     async def _inside(self) -> None:
-        """Wait for a part of the share of the caller's host, whose connections have a call each, and answer."""
+        """Wait for a part of the share of the caller's host, whose connections have a call each, and answer.
+
+        Raises: CallerLeftError as soon as the caller has left.
+        """
         connections, host = self._calls.connections, f"http:{(self._scope['client'] or ('',))[0]}"
-        connection = connections.enter(host) or await connections.wait(host)
+        task = self._running.task
+
+        def leave() -> None:
+            self._has_left = True
+            task.cancel()
+
+        self._connection.when_lost = leave
         try:
-            await self._answered()
+            connection = connections.enter(host) or await connections.wait(host)
+            try:
+                await self._answered()
+            finally:
+                connections.leave(host, connection)
+        except asyncio.CancelledError:
+            if not self._has_left:
+                raise
+            task.uncancel()
+            raise CallerLeftError from None
         finally:
-            connections.leave(host, connection)
+            self._connection.when_lost = None
 
     async def _answered(self) -> None:
         """Read the request, have it handled and send the answer."""
         method, call = self._method, self._call
         _check_media_type(method, self._headers)
-        connection = self._scope[CONNECTION]
-        body = await self._calls.bodies.read(
-            self._headers, self._receive, call.at_end, lambda: int(connection.received)
-        )
-        watching = asyncio.get_running_loop().create_task(self._watch())
-        try:
-            request = HttpRequest(self._scope["path_params"], self._headers, body)
-            del body
-            if isinstance(method, UnaryHttp):
-                await self._send(await method.handle(request, call))
-            else:
-                async with aclosing(method.handle(request, call)) as events:
-                    await self._send_events(events)
-        finally:
-            watching.cancel()
-
-    async def _watch(self) -> None:
-        """Note that the caller has left."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        if not self._left.done():
-            self._left.set_result(None)
+        body = await self._calls.bodies.read(self._headers, self._receive, call.at_end, self._connection)
+        self._connection.flow.resume_reading()  # or nobody would hear that the caller leaves
+        request = HttpRequest(self._scope["path_params"], self._headers, body)
+        del body
+        if isinstance(method, UnaryHttp):
+            await self._send(await method.handle(request, call))
+        else:
+            async with aclosing(method.handle(request, call)) as events:
+                await self._send_events(events)
 
     async def _send(self, response: HttpResponse) -> None:
         """Send an answer in pieces, each once the one before is on its way: what waits is not held by the transport."""
-        parts = [_as_bytes(each) for each in response.parts]
-        headers = {"content-type": response.media_type, "content-length": str(sum(map(len, parts)))}
-        await self._begin(response.status, {**headers, **response.headers})
-        if len(parts) == 1 and len(parts[0]) <= _PIECE:  # less than what the transport takes without a wait
-            await self._pass(bytes(parts[0]), more=False)
+        if len(response.parts) == 1 and isinstance(data := response.parts[0], bytes) and len(data) <= _PIECE:
+            await self._begin_sized(response, len(data))
+            await self._pass(data, more=False)  # less than what the transport takes without a wait
             return
+        parts = [_as_bytes(each) for each in response.parts]
+        await self._begin_sized(response, sum(map(len, parts)))
         for part in parts:
             for start in range(0, len(part), _PIECE):
                 await self._pass(bytes(part[start : start + _PIECE]), more=True)
         await self._pass(b"", more=False)
+
+    def _begin_sized(self, response: HttpResponse, size: int) -> Awaitable[None]:
+        headers = {"content-type": response.media_type, "content-length": str(size), **response.headers}
+        return self._begin(response.status, headers)
 
     async def _send_events(self, events: AsyncGenerator[bytes, None]) -> None:
         async for event in events:
@@ -206,11 +209,14 @@ class _Exchange:
         Raises: CallerLeftError for a reader who does not read.
         """
         message = {"type": "http.response.body", "body": data, "more_body": more}
+        if not self._connection.flow.write_paused:  # nothing to wait for
+            await self._send_message(message)
+            return
         try:
             async with asyncio.timeout(self._calls.answer_seconds):
                 await self._send_message(message)
         except TimeoutError:
-            self._scope[CONNECTION].abort()
+            self._connection.abort()
             raise CallerLeftError from None
 
     async def _send_failure(self, failure: Failure) -> None:
@@ -221,7 +227,7 @@ class _Exchange:
         elif isinstance(method, EventsHttp):
             await self._pass(method.failed_event(failure), more=False)
         else:
-            self._scope[CONNECTION].abort()
+            self._connection.abort()
 
 
 def _as_bytes(part: bytes | Array) -> memoryview:
@@ -250,6 +256,8 @@ def _check_media_type(method: HttpMethod, headers: Mapping[str, str]) -> None:
 
     Raises: MediaTypeError.
     """
+    if headers.get("content-type") in method.media_types:
+        return
     has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
     found = headers.get("content-type", "").partition(";")[0].strip().lower()
     if method.verb == "POST" and has_body and found not in method.media_types:

@@ -3,7 +3,7 @@ origin has a browser send it.
 """
 
 import re
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -32,7 +32,7 @@ _WITHOUT_EFFECT = ("GET", "HEAD")
 class CheckedHeads:
     """An ASGI application behind these checks."""
 
-    def __init__(self, application: Any, settings: Settings) -> None:
+    def __init__(self, application: Callable[..., Awaitable[None]], settings: Settings) -> None:
         self._application = application
         self._origins = frozenset(settings.origins)
         # Elsewhere tokens or certificates protect a server, which a page has not, and it may have any name.
@@ -40,7 +40,7 @@ class CheckedHeads:
         self._checks_host = is_open and "*" not in self._origins
         self._names = {settings.host.lower(), *(urlsplit(each).hostname or "" for each in self._origins)}
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+    def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> Awaitable[None]:
         """Refuse a request, or have it answered."""
         try:
             headers = _read(scope)
@@ -49,9 +49,8 @@ class CheckedHeads:
             self._check_host(headers)
             self._check_page(scope["method"], headers)
         except (InputError, ForbiddenError) as error:
-            await _refuse(scope, send, error)
-        else:
-            await self._application(scope, receive, send)
+            return _refuse(scope, send, error)
+        return self._application(scope, receive, send)
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
         """Refuse a name of somebody else, where nothing but the name tells a page there from one of this server."""
@@ -109,6 +108,8 @@ def _check_framing(scope: MutableMapping[str, Any], headers: Mapping[str, str]) 
 
 def _take_authority(scope: MutableMapping[str, Any], headers: dict[str, str]) -> None:
     """Cut a target that is a whole URL into its host, which then counts, and its path (RFC 9112, 3.2.2)."""
+    if scope["raw_path"][:1] == b"/":
+        return
     found = _ABSOLUTE.fullmatch(scope["raw_path"].decode("ascii"))
     if found is not None:
         path = found[2] or "/"

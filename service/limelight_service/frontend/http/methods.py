@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from limelight_bundle.values import Array
@@ -25,7 +24,7 @@ class HttpRequest:
     headers: Mapping[str, str]
     body: bytes
 
-    @cached_property
+    @property
     def wants_bytes(self) -> bool:
         """True where the caller takes arrays as bytes rather than as JSON."""
         accepted = self.headers.get("accept")

@@ -7,18 +7,18 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import Any
 
 import grpc
 import orjson
 import uvicorn
-from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route, Router
 
 from limelight_bundle.errors import LimelightError
 from limelight_service.frontend.http.connection import Connection
@@ -36,6 +36,7 @@ _HANDSHAKE = 10.0  # seconds
 _STOPPING = 1  # seconds that connections get at the end, once no call is inside
 _LARGEST_HEAD = 32 * 1024
 _BACKLOG = 2048
+_PATHS, _LONGEST_PATH = 1024, 256  # whose routes are kept, and their characters
 
 _OF_REQUESTS = INFERENCE_LENGTH_HEADER, "traceparent", "tracestate"
 
@@ -74,18 +75,13 @@ class HttpServer:
         self._access = access
         register_url_convertor("name", _NameConvertor())
         routes = [
+            *(Route(each.path, calls.endpoint(each), methods=[each.verb]) for each in methods),
             Route("/healthz", _always(b'{"status":"alive"}')),
             Route("/readyz", _ready(is_ready)),
             *(Route(path, _always(page)) for path, page in pages.items()),
-            *(Route(each.path, calls.endpoint(each), methods=[each.verb]) for each in methods),
         ]
-        application = Starlette(
-            routes=routes,
-            exception_handlers={HTTPException: _no_route},
-            middleware=[_cross_origin(settings.origins)] if settings.origins else [],
-        )
-        application.router.redirect_slashes = False
-        self._app = CheckedHeads(application, settings)
+        routed = _Routed(routes)
+        self._app = CheckedHeads(_cross_origin(routed, settings.origins) if settings.origins else routed, settings)
 
     @asynccontextmanager
     async def listening(self, *, shared: bool) -> AsyncIterator[int]:
@@ -123,6 +119,40 @@ class HttpServer:
         finally:
             server.should_exit = True
             await running
+
+
+class _Routed:
+    """An ASGI application of routes, which tells as a service does that none fits."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._routes = routes
+        self._router = Router(routes, redirect_slashes=False)
+        self._found = lru_cache(maxsize=_PATHS)(self._find)
+
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        """Answer a request."""
+        path = scope["path"]
+        found = self._found(scope["method"], path) if len(path) <= _LONGEST_PATH else None
+        if found is None:
+            return self._searched(scope, receive, send)
+        route, scope["path_params"] = found
+        return route.app(scope, receive, send)
+
+    def _find(self, verb: str, path: str) -> tuple[Route, Mapping[str, Any]] | None:
+        """Find the route of a path and the names in it; None where none fits."""
+        scope = {"type": "http", "method": verb, "path": path}
+        for each in self._routes:
+            match, found = each.matches(scope)
+            if match is Match.FULL:
+                return each, found["path_params"]
+        return None
+
+    async def _searched(self, scope: Any, receive: Any, send: Any) -> None:
+        scope["app"] = self  # with one, starlette raises what it would answer itself
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            await _no_route(scope["path"], error)(scope, receive, send)
 
 
 class _Server(uvicorn.Server):
@@ -192,9 +222,8 @@ def _ready(is_ready: Callable[[], bool]) -> _Page:
     return answer
 
 
-async def _no_route(request: Request, error: Exception) -> Response:
+def _no_route(path: str, error: HTTPException) -> Response:
     """Answer a request whose path or verb is none of this server's, as the protocol of its path tells errors."""
-    assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == 405:
         message = f"the path takes {headers.get('Allow', 'another method')}"
@@ -202,12 +231,12 @@ async def _no_route(request: Request, error: Exception) -> Response:
         message = "there is no such path; /openapi.json lists those there are"
     code = grpc.StatusCode.UNIMPLEMENTED if error.status_code == 405 else grpc.StatusCode.NOT_FOUND
     failure = Failure(error.status_code, code, message, [])
-    return Response(orjson.dumps(body_at(request.scope["path"], failure)), error.status_code, headers, JSON)
+    return Response(orjson.dumps(body_at(path, failure)), error.status_code, headers, JSON)
 
 
-def _cross_origin(origins: Sequence[str]) -> Middleware:
-    return Middleware(
-        CORSMiddleware,
+def _cross_origin(application: _Routed, origins: Sequence[str]) -> CORSMiddleware:
+    return CORSMiddleware(
+        application,
         allow_origins=origins,
         allow_methods=["GET", "POST"],
         allow_headers=["authorization", "content-type", TIMEOUT_HEADER, REQUEST_ID_KEY, *_OF_REQUESTS],

@@ -220,7 +220,7 @@ class _Transport:
             return
         if self._corked:
             data, self._corked = self._corked + data, b""
-        if data:
+        if data and not self._transport.is_closing():  # asyncio warns of writes after the caller has left
             self._transport.write(data)
 
     def pause_reading(self) -> None:

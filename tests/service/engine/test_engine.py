@@ -30,7 +30,7 @@ from limelight_service.errors import (
     QueueFullError,
 )
 from limelight_service.frontend.status import status_of
-from limelight_service.observability.observer import Depths, NullObserver, Rejection, Stage
+from limelight_service.observability.observer import Depths, NullObserver, Rejection, Stage, WorkDone
 from limelight_service.settings import Settings
 from tests.kit import bundles
 from tests.service.engine.conftest import EMPTY, FakeRunner, weights_of
@@ -59,7 +59,7 @@ class Count(NullObserver):
     def calls(self) -> int:
         return sum(calls for _, calls in self.depths().values())
 
-    def watch(self, depths: Depths) -> None:
+    def watch(self, depths: Depths, work: Callable[[], WorkDone]) -> None:
         self.depths = depths
 
     def rejected(self, reason: Rejection, rows: int) -> None:

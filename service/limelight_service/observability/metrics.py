@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from limelight_service.observability.counters import Join, Registry, Snapshot
 from limelight_service.observability.observer import Depths, Rejection, Stage, WorkDone
@@ -44,7 +45,7 @@ class MethodMetrics:
         self._started = metrics.started.child(*labels)
         self._handled = {code: metrics.handled.child(*labels, code) for code in CODES}
         self._seconds = {"OK": metrics.handling.child(*labels, "OK")}
-        self._timed = lambda code: metrics.handling.child(*labels, code)
+        self._timed = partial(metrics.handling.child, *labels)
 
     def begin(self) -> None:
         """Count a call that arrived."""

@@ -100,7 +100,7 @@ def test_the_server_has_every_setting_and_accepts_them_together(manifests: list[
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert (settings.port, settings.metrics_port) == (ports["grpc"], ports["metrics"])
     mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
-    assert mounts[settings.repository]["readOnly"] and settings.cache_dir in mounts
+    assert mounts[settings.repository]["readOnly"] and str(Path(settings.cache_dir).parent) in mounts
     for file in (settings.tls_cert, settings.tls_key, settings.tokens):
         assert not file or str(Path(file).parent) in mounts
     for wrong in (["--no-such-setting", "1"], ["--frontends", "-1"]):

@@ -68,7 +68,7 @@ class Saturation:
         self._read.append(now)
         seconds = now.moment - before.moment
         begun = sum(max(0.0, count - before.begun.get(model, 0.0)) for model, count in now.begun.items())
-        lost = now.lost - before.lost
+        lost = max(0.0, now.lost - before.lost)
         work = {part: max(0.0, value - before.work.get(part, 0.0)) for part, value in now.work.items()}
         waiting = sum(_by_label(snapshot["limelight_backlog_seconds"]).values())
         if seconds <= 0 or not (begun or lost or waiting or work.get(Part.WORKERS)):
@@ -91,10 +91,9 @@ class Saturation:
 
 def thread_clock() -> Callable[[], float]:
     """Give the clock of the calling thread's processor time, for any thread to read; 0 where the system has none."""
-    identity = threading.get_ident()
     if not hasattr(time, "pthread_getcpuclockid"):
         return lambda: 0.0
-    number, last = time.pthread_getcpuclockid(identity), 0.0
+    number, last = time.pthread_getcpuclockid(threading.get_ident()), 0.0
 
     def read() -> float:
         nonlocal last

@@ -19,8 +19,10 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 FILE = Path(__file__).with_name("limelight.json")
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-SERVICES = 'grpc_service=~"limelight.*|inference.*"'
-MODEL = 'model=~"$model"'
+DIMENSIONS = ("cluster", "namespace", "job")
+SCOPE = ", ".join(f'{each}=~"${each}"' for each in DIMENSIONS)
+SERVICES = f'{SCOPE}, grpc_service=~"limelight.*|inference.*"'
+MODEL = f'{SCOPE}, model=~"$model"'
 RATE = "[$__rate_interval]"
 HEIGHT, WIDTH = 8, 8  # of 24 columns
 
@@ -47,10 +49,9 @@ class Panel:
     width: int = WIDTH
 
 
-def rate(counter: str, by: str, labels: str = "") -> Query:
+def rate(counter: str, by: str, labels: str = SCOPE) -> Query:
     """Ask for a rate, summed by a label."""
-    chosen = f"{{{labels}}}" if labels else ""
-    return Query(f"sum by ({by}) (rate({counter}{chosen}{RATE}))", f"{{{{{by}}}}}")
+    return Query(f"sum by ({by}) (rate({counter}{{{labels}}}{RATE}))", f"{{{{{by}}}}}")
 
 
 CALLS = (
@@ -69,31 +70,37 @@ CALLS = (
         "Of all calls in five minutes: errors of the server, and RESOURCE_EXHAUSTED.",
         "percentunit",
         [
-            Query("limelight:errors:ratio_rate5m", "errors of the server"),
-            Query("limelight:refused:ratio_rate5m", "refused"),
+            Query(f"limelight:errors:ratio_rate5m{{{SCOPE}}}", "errors of the server {{namespace}}"),
+            Query(f"limelight:refused:ratio_rate5m{{{SCOPE}}}", "refused {{namespace}}"),
         ],
         most=1,
     ),
     Panel(
         "Latency",
-        "From the arrival of a call until its answer is handed to gRPC, streams included. Dots are traced calls.",
+        "Of answered calls, from their arrival until the answer is handed to gRPC, streams included. Dots are traced "
+        "calls.",
         "s",
         [
             Query(
                 f"histogram_quantile({quantile}, sum by (le) "
-                f"(rate(grpc_server_handling_seconds_bucket{{{SERVICES}}}{RATE})))",
+                f'(rate(grpc_server_handling_seconds_bucket{{{SERVICES}, grpc_code="OK"}}{RATE})))',
                 f"p{100 * quantile:g}",
                 exemplars=quantile == 0.99,
             )
             for quantile in (0.5, 0.95, 0.99)
         ],
     ),
-    Panel("p99 by method", "Over five minutes.", "s", [Query("limelight:latency_seconds:p99_5m", "{{grpc_method}}")]),
+    Panel(
+        "p99 by method",
+        "Over five minutes, of calls that were answered.",
+        "s",
+        [Query(f"max by (grpc_method) (limelight:latency_seconds:p99_5m{{{SCOPE}}})", "{{grpc_method}}")],
+    ),
     Panel(
         "Calls by code",
         "Over five minutes; all methods together.",
         "reqps",
-        [Query("sum by (grpc_code) (limelight:calls:rate5m) > 0", "{{grpc_code}}")],
+        [Query(f"sum by (grpc_code) (limelight:calls:rate5m{{{SCOPE}}}) > 0", "{{grpc_code}}")],
     ),
 )
 STAGES = (
@@ -156,6 +163,35 @@ STAGES = (
 )
 LOAD = (
     Panel(
+        "Saturation",
+        "Rows that arrive, refused ones too, by what the server can answer. 1 is full, at 2 twice as much arrives. "
+        "The autoscaler reads it.",
+        "percentunit",
+        [
+            Query(f"limelight_saturation{{{SCOPE}}}", "{{instance}}"),
+            Query(f"limelight:saturation:avg{{{SCOPE}}}", "mean {{namespace}}"),
+        ],
+    ),
+    Panel(
+        "Parts at work",
+        "Share of what each part of the servers can do: threads that compute, cores, event loops of frontends and "
+        "engines. The highest is what is short.",
+        "percentunit",
+        [
+            Query(
+                f"sum by (part) (rate(limelight_work_seconds_total{{{SCOPE}}}{RATE})) / "
+                f"(sum by (part) (limelight_capacity{{{SCOPE}}}) > 0)",
+                "{{part}}",
+            )
+        ],
+    ),
+    Panel(
+        "Backlog",
+        "Seconds that the workers need for rows that wait, and for what is left of generations.",
+        "s",
+        [Query(f"sum by (instance) (limelight_backlog_seconds{{{SCOPE}}})", "{{instance}}")],
+    ),
+    Panel(
         "Queue", "Rows that wait.", "short", [Query(f"sum by (model) (limelight_queue_depth{{{MODEL}}})", "{{model}}")]
     ),
     Panel(
@@ -187,8 +223,8 @@ MODELS = (
         "series.",
         "short",
         [
-            Query("sum by (role) (limelight_processes)", "{{role}}"),
-            Query("sum by (role) (increase(limelight_process_ends_total[15m]))", "{{role}} ended"),
+            Query(f"sum by (role) (limelight_processes{{{SCOPE}}})", "{{role}}"),
+            Query(f"sum by (role) (increase(limelight_process_ends_total{{{SCOPE}}}[15m]))", "{{role}} ended"),
         ],
     ),
     Panel(
@@ -254,7 +290,7 @@ SECURITY = (
         "short",
         [
             rate("limelight_token_rows_total", "token"),
-            Query("sum by (token) (limelight_token_inflight_rows)", "{{token}} in flight"),
+            Query(f"sum by (token) (limelight_token_inflight_rows{{{SCOPE}}})", "{{token}} in flight"),
         ],
     ),
     Panel(
@@ -267,7 +303,12 @@ SECURITY = (
         "Certificate",
         "Days until it ends.",
         "d",
-        [Query("min by (instance) ((limelight_certificate_expiry_seconds - time()) / 86400)", "{{instance}}")],
+        [
+            Query(
+                f"min by (instance) ((limelight_certificate_expiry_seconds{{{SCOPE}}} - time()) / 86400)",
+                "{{instance}}",
+            )
+        ],
         kind="stat",
     ),
 )
@@ -289,7 +330,7 @@ GPU = (
         "Versions by provider",
         "Where versions run: a count under cpu on a GPU machine is a server that was not told --provider cuda.",
         "short",
-        [Query("count by (provider) (limelight_model_info)", "{{provider}}")],
+        [Query(f"count by (provider) (limelight_model_info{{{SCOPE}}})", "{{provider}}")],
     ),
 )
 ROWS = (
@@ -315,18 +356,19 @@ def dashboard() -> str:
         .timezone("browser")
         .editable()
         .with_variable(DatasourceVariable("datasource").label("Data source").type("prometheus"))
-        .with_variable(
-            QueryVariable("model")
-            .label("Model")
+    )
+    for label in (*DIMENSIONS, "model"):
+        made = made.with_variable(
+            QueryVariable(label)
+            .label(label.capitalize())
             .datasource(SOURCE)
-            .query("label_values(limelight_model_info, model)")
+            .query(f"label_values(limelight_model_info, {label})")
             .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
             .sort(VariableSort.ALPHABETICAL_ASC)
             .multi(True)
             .include_all(True)
             .all_value(".*")
         )
-    )
     for title, panels in ROWS:
         made = made.with_row(Row(title))
         for panel in panels:

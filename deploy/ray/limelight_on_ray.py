@@ -11,12 +11,16 @@ from typing import Any
 import ray
 from grpc_health.v1 import health_pb2
 from ray import serve
+from ray.serve.config import AutoscalingContext
 from ray.serve.grpc_util import RayServegRPCContext
 
 from limelight_service.configuration import load_settings
 from limelight_service.frontend.status import REQUEST_ID_KEY, StatusError
 from limelight_service.supervisor.embedded import embedded
 from limelight_service.supervisor.serving import settle_interpreter
+
+_SATURATION = "saturation"
+_MOST_OF_A_REPLICA = 0.7  # what is left takes the calls of a replica that is replaced
 
 
 class _Serialised:
@@ -52,6 +56,10 @@ class Limelight:
         """Have Ray replace a replica whose models cannot answer."""
         if not self._server.is_ready:
             raise RuntimeError("no model of this replica can answer")
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Tell Ray how much is asked of this replica, by what it can do."""
+        return {_SATURATION: self._server.saturation()}
 
     async def Check(self, request: Any) -> Any:
         return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
@@ -101,6 +109,18 @@ class Limelight:
 
 def _request_id(context: RayServegRPCContext) -> str | None:
     return next((value for key, value in context.invocation_metadata() if key == REQUEST_ID_KEY), None)
+
+
+def wanted_replicas(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
+    """Give the number of replicas that Ray should have, by their saturation and by the calls that are under way.
+
+    Calls beyond `max_ongoing_requests` wait in Ray's proxy, where no replica sees them. A brake: at most twice as many
+    as there are, and time (`upscale_delay_s`) to see what they bring.
+    """
+    running, config = max(1, context.current_num_replicas), context.config
+    saturation = sum((context.aggregated_metrics or {}).get(_SATURATION, {}).values()) / _MOST_OF_A_REPLICA
+    ongoing = context.total_num_requests / config.get_target_ongoing_requests()
+    return min(max(saturation, ongoing), 2.0 * running), {}
 
 
 def build(settings: dict[str, Any]) -> serve.Application:

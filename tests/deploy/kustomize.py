@@ -11,7 +11,13 @@ import yaml
 
 _KEYS = {"apiVersion", "kind", "namespace", "resources", "components", "patches", "images"}
 # What tells the entries of a list apart in a strategic merge patch; other lists are replaced.
-_MERGED_BY = {"containers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath", "ports": "port"}
+_MERGED_BY = {
+    "containers": "name",
+    "env": "name",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+    "ports": "containerPort",
+}
 _REPLACED = {"args", "command", "tolerations"}
 
 Manifest = dict[str, Any]

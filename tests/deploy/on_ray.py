@@ -19,6 +19,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy" / "ray"
 
 def main(repository: str, port: int) -> None:
     """Start Ray with as little as it takes, and the application as `serve run` does it."""
+    sys.path.insert(0, str(DEPLOY))  # where Ray finds the policy of scaling as it reads the file
     config = ServeDeploySchema(**sized(yaml.safe_load((DEPLOY / "serve.yaml").read_text()), repository, port))
     ray.init(
         num_cpus=2,

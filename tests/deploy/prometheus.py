@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import urllib.parse
 import urllib.request
@@ -66,4 +67,4 @@ def numbers(series: list[dict[str, Any]]) -> list[float]:
 
 def filled(expression: Expression, seconds: int = 30) -> str:
     """Give an expression with the values of the dashboard's variables. seconds: over which rates are taken."""
-    return expression.text.replace("$__rate_interval", f"{seconds}s").replace("$model", ".*")
+    return re.sub(r"\$\w+", ".*", expression.text.replace("$__rate_interval", f"{seconds}s"))

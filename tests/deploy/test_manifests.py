@@ -1,6 +1,8 @@
-"""deploy/kubernetes and deploy/kserve: valid for Kubernetes, patches that apply, and settings that the server has."""
+"""deploy/kubernetes and deploy/kserve: valid by every schema, patches that apply, and settings that the server has."""
 
+import json
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -10,19 +12,28 @@ from typing import Any
 import pytest
 import yaml
 
+from limelight_service.codecs.oip.service import SERVICE as INFERENCE_SERVICE
+from limelight_service.codecs.v1.service import SERVICE as V1_SERVICE
 from limelight_service.configuration import PREFIX, SettingsError, load_settings
+from limelight_service.frontend.transport.health_and_reflection import HEALTH_SERVICE
 from limelight_service.observability.metrics import Metrics
+from limelight_service.observability.saturation import SATURATION
 from limelight_service.settings import Settings, public_settings
+from tests.deploy.expressions import PROMETHEUS, everything
 from tests.deploy.kustomize import Manifest, build, documents
 
 kubernetes_validate = pytest.importorskip("kubernetes_validate")
+jsonschema = pytest.importorskip("jsonschema")
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES, KSERVE = ROOT / "deploy" / "kubernetes", ROOT / "deploy" / "kserve"
-OVERLAYS = ("cpu", "cuda", "locked")
+OVERLAYS = ("cpu", "cuda", "gateway", "locked", "openshift")
 VERSION = "1.34"
-OWN_KINDS = {"ScaledObject", "ServiceMonitor"}  # of KEDA and the Prometheus Operator
-CLIENT = {f"{PREFIX}CA", f"{PREFIX}SERVER_NAME"}  # variables of `limelight health`
+# Of KEDA, the Prometheus Operator and the Gateway API; each says from which package of a registry it comes.
+SCHEMAS = {file.stem: json.loads(file.read_text()) for file in (Path(__file__).parent / "schemas").glob("*.json")}
+JOB = "limelight"
+# Variables of `limelight health`, and of OpenTelemetry.
+OTHERS = {f"{PREFIX}CA", f"{PREFIX}SERVER_NAME", "OTEL_EXPORTER_OTLP_ENDPOINT"}
 
 
 @pytest.fixture(scope="module", params=OVERLAYS)
@@ -52,22 +63,35 @@ def settings_of(container: dict[str, Any]) -> Settings:
     environment |= {each["name"]: each["value"] for each in container.get("env", ())}
     names = {each.name for each in public_settings()}
     for name in environment:
-        assert name in CLIENT or name.removeprefix(PREFIX).lower() in names, name
+        assert name in OTHERS or name.removeprefix(PREFIX).lower() in names, name
     assert {each.replace("-", "_") for each in flags} <= names
     as_variables = {PREFIX + name.replace("-", "_").upper(): value for name, value in flags.items()}
     return load_settings({}, environment=environment | as_variables)
 
 
+def check(manifest: Manifest) -> None:
+    """Check a manifest by the schema of its kind."""
+    if (schema := SCHEMAS.get(manifest["kind"])) is None:
+        kubernetes_validate.validate(manifest, VERSION, strict=True)
+    else:
+        jsonschema.validate(manifest, schema)
+
+
 def test_every_manifest_is_valid(manifests: list[Manifest]) -> None:
+    assert len({(each["kind"], each["metadata"]["name"]) for each in manifests}) == len(manifests)
     for each in manifests:
-        if each["kind"] not in OWN_KINDS:
-            kubernetes_validate.validate(each, VERSION, strict=True)
+        check(each)
+        with pytest.raises((kubernetes_validate.ValidationError, jsonschema.ValidationError)):
+            check(each | {"spek": {}})
 
 
-def test_what_is_not_valid_is_noticed(manifests: list[Manifest]) -> None:
-    wrong = one(manifests, "Deployment") | {"spek": {}}
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(wrong, VERSION, strict=True)
+def test_every_file_is_in_some_overlay() -> None:
+    built = [each for overlay in OVERLAYS for each in build(KUBERNETES / "overlays" / overlay)]
+    names = {(each["kind"], each["metadata"]["name"]) for each in built}
+    files = [each for each in KUBERNETES.rglob("*.yaml") if each.name != "kustomization.yaml"]
+    found = {(each["kind"], each["metadata"]["name"]) for file in files for each in documents(file)}
+    assert found == names
+    assert set(OVERLAYS) == {each.name for each in (KUBERNETES / "overlays").iterdir()}
 
 
 def test_the_server_has_every_setting_and_accepts_them_together(manifests: list[Manifest]) -> None:
@@ -76,7 +100,7 @@ def test_the_server_has_every_setting_and_accepts_them_together(manifests: list[
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert (settings.port, settings.metrics_port) == (ports["grpc"], ports["metrics"])
     mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
-    assert mounts[settings.repository]["readOnly"] and settings.cache_dir in mounts
+    assert mounts[settings.repository]["readOnly"] and str(Path(settings.cache_dir).parent) in mounts
     for file in (settings.tls_cert, settings.tls_key, settings.tokens):
         assert not file or str(Path(file).parent) in mounts
     for wrong in (["--no-such-setting", "1"], ["--frontends", "-1"]):
@@ -107,14 +131,19 @@ def test_a_pod_is_locked_down(manifests: list[Manifest]) -> None:
     assert context["capabilities"] == {"drop": ["ALL"]} and pod["securityContext"]["runAsNonRoot"]
     assert not pod["automountServiceAccountToken"]
     assert one(manifests, "NetworkPolicy")["spec"]["egress"] == []
+    for each in manifests:  # policies add up: no other opens what is not the collector's port, or a look-up's
+        if each["kind"] == "NetworkPolicy":
+            ports = [port["port"] for rule in each["spec"].get("egress", ()) for port in rule["ports"]]
+            assert not ports or (each["metadata"]["name"], ports) == ("limelight-tracing", [53, 53, 4318])
 
 
 def test_everything_selects_the_pods_and_refers_to_what_exists(manifests: list[Manifest]) -> None:
     deployment = one(manifests, "Deployment")["spec"]
     labels = deployment["template"]["metadata"]["labels"]
-    budget, network = one(manifests, "PodDisruptionBudget")["spec"], one(manifests, "NetworkPolicy")["spec"]
+    budget = one(manifests, "PodDisruptionBudget")["spec"]
+    networks = [each["spec"] for each in manifests if each["kind"] == "NetworkPolicy"]
     selectors = [deployment["selector"]["matchLabels"], budget["selector"]["matchLabels"]]
-    selectors += [network["podSelector"]["matchLabels"]]
+    selectors += [each["podSelector"]["matchLabels"] for each in networks]
     selectors += [each["spec"]["selector"] for each in manifests if each["kind"] == "Service"]
     assert all(each.items() <= labels.items() for each in selectors)
     pod = deployment["template"]["spec"]
@@ -124,7 +153,43 @@ def test_everything_selects_the_pods_and_refers_to_what_exists(manifests: list[M
     ports = {each["name"] for each in container["ports"]}
     for service in (each for each in manifests if each["kind"] == "Service"):
         assert {each["targetPort"] for each in service["spec"]["ports"]} <= ports
-    assert {port["port"] for rule in network["ingress"] for port in rule["ports"]} == ports
+    rules = [rule for each in networks for rule in each.get("ingress", ())]
+    assert {port["port"] for rule in rules for port in rule["ports"]} == ports
+
+
+def test_clients_look_again_within_half_a_minute(manifests: list[Manifest]) -> None:
+    """gRPC looks a name up when a connection ends, but not twice in 30 s; ages vary by a tenth."""
+    (container,) = one(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert 0 < 1.1 * settings_of(container).max_connection_age_seconds < 30
+
+
+def test_openshift_chooses_the_user() -> None:
+    pod = one(build(KUBERNETES / "overlays" / "openshift"), "Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def test_a_gpu_that_is_not_there_stops_no_update() -> None:
+    deployment = one(build(KUBERNETES / "overlays" / "cuda"), "Deployment")["spec"]
+    assert deployment["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    (container,) = deployment["template"]["spec"]["containers"]
+    for kind in ("requests", "limits"):
+        assert container["resources"][kind] == {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
+
+
+def test_the_gateway_leads_to_both_protocols() -> None:
+    manifests = build(KUBERNETES / "overlays" / "gateway")
+    listeners = {each["name"]: each for each in one(manifests, "Gateway")["spec"]["listeners"]}
+    assert len({each["hostname"] for each in listeners.values()}) == len(listeners)
+    ports = {each["name"]: each for each in one(manifests, "Service", "limelight-http")["spec"]["ports"]}
+    for kind, listener, port in (("GRPCRoute", "grpc", "grpc"), ("HTTPRoute", "json", "http")):
+        route = one(manifests, kind)["spec"]
+        assert route["parentRefs"] == [{"name": "limelight", "sectionName": listener}] and listener in listeners
+        ((backend,),) = (rule["backendRefs"] for rule in route["rules"])
+        assert backend == {"name": "limelight-http", "port": ports[port]["port"]}
+    services = {match["method"]["service"] for match in one(manifests, "GRPCRoute")["spec"]["rules"][0]["matches"]}
+    assert services == {V1_SERVICE, INFERENCE_SERVICE, HEALTH_SERVICE}
+    prefixes = [match["path"]["value"] for match in one(manifests, "HTTPRoute")["spec"]["rules"][0]["matches"]]
+    assert all(path.startswith(tuple(prefixes)) for path in ("/v1/models", "/v2/models/dates/infer"))
 
 
 def test_prometheus_finds_the_metrics(manifests: list[Manifest]) -> None:
@@ -134,8 +199,48 @@ def test_prometheus_finds_the_metrics(manifests: list[Manifest]) -> None:
     service = one(manifests, "Service", "limelight-metrics")
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     (endpoint,) = monitor["spec"]["endpoints"]
-    assert set(endpoint) == {"port", "path", "interval"}
     assert endpoint["port"] in {each["name"] for each in service["spec"]["ports"]}
+    assert service["metadata"]["labels"][monitor["spec"]["jobLabel"]] == JOB
+
+
+def test_rules_dashboard_and_scrapes_know_one_job(manifests: list[Manifest]) -> None:
+    """What the operators of a cluster read is what the plain files say, and names the job that every scrape gets."""
+    made = runpy.run_path(str(KUBERNETES / "monitoring.py"))["MADE"]
+    kinds = {"rules.yaml": ("PrometheusRule", "limelight"), "dashboard.yaml": ("ConfigMap", "limelight-dashboard")}
+    for name, make in made.items():
+        built = one(manifests, *kinds[name])
+        del built["metadata"]["namespace"]
+        assert built == make(), "run python deploy/kubernetes/monitoring.py"
+    groups = one(manifests, "PrometheusRule")["spec"]["groups"]
+    assert len({each["name"] for each in groups}) == len(groups)
+    expressions = [each.text for each in everything()]
+    expressions += [trigger["metadata"]["query"] for trigger in triggers(manifests)]
+    jobs = {job for text in expressions for job in re.findall(r'job="([^"]*)"', text)}
+    (scraped,) = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
+    (monitor,) = documents(KSERVE / "podmonitor.yaml")
+    check(monitor)
+    relabelled = monitor["spec"]["podMetricsEndpoints"][0]["relabelings"][-1]
+    assert jobs | {scraped["job_name"], relabelled["replacement"]} == {JOB} and relabelled["targetLabel"] == "job"
+
+
+def triggers(manifests: list[Manifest]) -> list[dict[str, Any]]:
+    """The triggers of KEDA, where an overlay has it."""
+    return [each for found in manifests if found["kind"] == "ScaledObject" for each in found["spec"]["triggers"]]
+
+
+def test_both_autoscalers_brake_alike_and_read_the_saturation() -> None:
+    scaled = one(build(KUBERNETES / "overlays" / "cpu"), "ScaledObject")["spec"]
+    manifests = build(KUBERNETES / "overlays" / "gateway")
+    spec = one(manifests, "HorizontalPodAutoscaler")["spec"]
+    assert spec["behavior"] == scaled["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    (up,) = spec["behavior"]["scaleUp"]["policies"]
+    assert (up["type"], up["value"]) == ("Percent", 100)  # twice as many at most, and then a pause
+    assert spec["scaleTargetRef"]["name"] == one(manifests, "Deployment")["metadata"]["name"]
+    assert "replicas" not in one(manifests, "Deployment")["spec"]
+    (metric,) = spec["metrics"]
+    assert metric["pods"]["metric"]["name"] == SATURATION
+    threshold = float(scaled["triggers"][0]["metadata"]["threshold"])
+    assert metric["pods"]["target"]["averageValue"] == f"{1000 * threshold:.0f}m" and threshold < 1
 
 
 @pytest.mark.parametrize("overlay", ["cpu", "cuda"])
@@ -145,10 +250,6 @@ def test_keda_scales_the_deployment_on_metrics_that_the_server_has(overlay: str)
     scaled = one(manifests, "ScaledObject")
     assert scaled["apiVersion"] == "keda.sh/v1alpha1"
     spec = scaled["spec"]
-    assert set(spec) <= {
-        "scaleTargetRef", "minReplicaCount", "maxReplicaCount", "pollingInterval", "cooldownPeriod", "fallback",
-        "advanced", "triggers",
-    }  # fmt: skip
     assert spec["scaleTargetRef"] == {"name": one(manifests, "Deployment")["metadata"]["name"]}
     assert "replicas" not in one(manifests, "Deployment")["spec"]
     assert 1 <= spec["minReplicaCount"] <= spec["fallback"]["replicas"] <= spec["maxReplicaCount"]
@@ -162,36 +263,51 @@ def test_keda_scales_the_deployment_on_metrics_that_the_server_has(overlay: str)
         queries.append(metadata["query"])
         for name in re.findall(r"\b(?:limelight|grpc)_\w+(?=[\[{)])", metadata["query"]):
             assert name.removesuffix("_bucket") in page, name
-    assert "limelight_queue_depth" in queries[0] and "histogram_quantile(0.95" in queries[1]
+    # What is refused is part of the one, and hides nothing of the other.
+    assert SATURATION in queries[0] and "histogram_quantile(0.95" in queries[1] and 'grpc_code="OK"' in queries[1]
 
 
 def test_prometheus_can_read_the_queries(tmp_path: Path) -> None:
     if shutil.which("promtool") is None:
         pytest.skip("promtool is not installed (Debian package prometheus)")
-    triggers = one(build(KUBERNETES / "overlays" / "cpu"), "ScaledObject")["spec"]["triggers"]
-    rules = [{"record": f"query:{place}", "expr": each["metadata"]["query"]} for place, each in enumerate(triggers)]
+    manifests = build(KUBERNETES / "overlays" / "cpu")
+    queries = [each["metadata"]["query"] for each in triggers(manifests)]
+    rules = [{"record": f"query:{place}", "expr": each} for place, each in enumerate(queries)]
     file = tmp_path / "rules.yaml"
-    file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
+    groups = one(manifests, "PrometheusRule")["spec"]["groups"]
+    file.write_text(yaml.safe_dump({"groups": [*groups, {"name": "queries", "rules": rules}]}))
+    count = sum(len(each["rules"]) for each in groups) + len(rules)
     result = subprocess.run(["promtool", "check", "rules", str(file)], capture_output=True, text=True, check=False)
-    assert result.returncode == 0 and "2 rules found" in result.stdout, result.stderr
+    assert result.returncode == 0 and f"{count} rules found" in result.stdout, result.stderr
 
 
-def test_kserve_finds_the_runtime_for_the_service() -> None:
+@pytest.mark.parametrize(
+    ("runtime_file", "service_file", "models"),
+    [
+        ("runtime.yaml", "inferenceservice.yaml", ["--model", "{{.Name}}=/mnt/models"]),
+        ("repository.yaml", "inferenceservice-repository.yaml", ["--repository", "/mnt/models"]),
+    ],
+)
+def test_kserve_finds_the_runtime_for_the_service(runtime_file: str, service_file: str, models: list[str]) -> None:
     """By KServe's documentation of both resources: format, protocol and container have the names that it expects."""
-    (runtime,), (service,) = documents(KSERVE / "runtime.yaml"), documents(KSERVE / "inferenceservice.yaml")
+    (runtime,), (service,) = documents(KSERVE / runtime_file), documents(KSERVE / service_file)
     assert (runtime["apiVersion"], runtime["kind"]) == ("serving.kserve.io/v1alpha1", "ClusterServingRuntime")
     assert (service["apiVersion"], service["kind"]) == ("serving.kserve.io/v1beta1", "InferenceService")
     model = service["spec"]["predictor"]["model"]
     (format_,) = runtime["spec"]["supportedModelFormats"]
-    assert model["modelFormat"] == {name: format_[name] for name in ("name", "version")} and format_["autoSelect"]
+    assert model["modelFormat"] == {name: format_[name] for name in ("name", "version")}
+    assert format_.get("autoSelect", False) == (runtime_file == "runtime.yaml")
     assert model["runtime"] == runtime["metadata"]["name"]
     assert model["protocolVersion"] in runtime["spec"]["protocolVersions"]
     (container,) = runtime["spec"]["containers"]
-    assert container["name"] == "kserve-container"
-    settings = settings_of(container)
+    assert container["name"] == "kserve-container" and container["args"][:2] == models
+    settings = settings_of(container | {"args": container["args"][2:]})
     (port,) = container["ports"]
-    assert (settings.port, settings.repository) == (port["containerPort"], "/mnt/models")
-    assert container["readinessProbe"]["grpc"]["port"] == settings.port
+    assert settings.port == port["containerPort"]
+    assert [container[f"{probe}Probe"]["grpc"]["port"] for probe in ("startup", "readiness")] == [settings.port] * 2
+    assert container["livenessProbe"]["tcpSocket"]["port"] == settings.port
+    ready = container["readinessProbe"]
+    assert ready["periodSeconds"] * ready["failureThreshold"] <= settings.drain_seconds
     assert runtime["spec"]["annotations"]["prometheus.kserve.io/port"] == str(settings.metrics_port)
     grace = service["spec"]["predictor"]["terminationGracePeriodSeconds"]
     assert grace >= settings.drain_seconds + settings.grace_seconds + 5
@@ -204,3 +320,10 @@ def test_kserve_finds_the_runtime_for_the_service() -> None:
         "spec": {"containers": [container]} | predictor,
     }
     kubernetes_validate.validate(pod, VERSION, strict=True)
+
+
+def test_the_runtimes_of_kserve_differ_in_their_models_alone() -> None:
+    one_model, all_models = (documents(KSERVE / name)[0]["spec"] for name in ("runtime.yaml", "repository.yaml"))
+    for each in (one_model, all_models):
+        del each["containers"][0]["args"][:2], each["supportedModelFormats"]
+    assert one_model == all_models

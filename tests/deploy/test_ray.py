@@ -1,6 +1,7 @@
 """deploy/ray on a local Ray of two replicas: our client gets predictions with attention from it."""
 
 import os
+import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -36,7 +37,11 @@ def on_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnRay]:
     shutil.copytree(ROOT / "deploy" / "demo" / "dates", repository / "dates")
     port = free_port()
     command = [str(PYTHON), str(Path(__file__).with_name("on_ray.py")), str(repository), str(port)]
-    environment = os.environ | {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)}
+    # As on a cluster: Ray's own ports need a token, those of its gRPC proxy none.
+    token = tmp_path_factory.mktemp("token") / "token"
+    token.write_text(secrets.token_hex(32))
+    environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)}
+    environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
     pipe = subprocess.PIPE
     with subprocess.Popen(
         command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=environment
@@ -100,3 +105,32 @@ def test_both_replicas_answer(on_ray: OnRay) -> None:
     assert texts == ["2021-03-07"] * 120
     spent = [cpu_ticks(each) - ticks for each, ticks in zip(on_ray.replicas, before, strict=True)]
     assert min(spent) > max(spent) / 5, spent
+
+
+def test_replicas_are_wanted_by_saturation_and_calls_at_most_twice_as_many() -> None:
+    """In Ray's own environment: the policy that serve.yaml names, with what Ray would hand it."""
+    if not PYTHON.exists():
+        pytest.skip("Ray is not installed in build/ray; .ci/run does that")
+    script = """
+import sys
+from types import SimpleNamespace
+from ray._common.utils import import_attr
+from ray.serve.schema import ServeDeploySchema
+import yaml
+config = ServeDeploySchema(**yaml.safe_load(open("serve.yaml"))).applications[0].deployments[0].autoscaling_config
+policy = import_attr(config["policy"]["policy_function"])
+for running, saturations, calls in ((2, (0.2, 0.3), 10), (4, (1, 1.1, 0.7, 0.7), 100), (2, (3, 4), 10), (2, (), 96)):
+    metrics = {"saturation": dict(enumerate(saturations))}
+    target = SimpleNamespace(get_target_ongoing_requests=lambda: config["target_ongoing_requests"])
+    seen = dict(current_num_replicas=running, aggregated_metrics=metrics, total_num_requests=calls, config=target)
+    print(round(policy(SimpleNamespace(**seen))[0], 3))
+"""
+    ran = subprocess.run(
+        [str(PYTHON), "-c", script],
+        cwd=ROOT / "deploy" / "ray",
+        env=os.environ | {"PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout.split() == ["0.714", "5.0", "4.0", "3.0"], ran.stderr

@@ -15,7 +15,7 @@ import yaml
 from limelight_service.settings import Settings
 from tests.deploy.expressions import DASHBOARD, DEPLOY, PROMETHEUS, everything, rules
 
-VARIABLES = {"$model", "$__rate_interval"}
+VARIABLES = {"$cluster", "$namespace", "$job", "$model", "$__rate_interval"}
 
 
 def promtool(*arguments: str) -> None:
@@ -59,7 +59,7 @@ def test_expressions_have_only_variables_that_the_dashboard_defines() -> None:
     used = {name for each in everything() for name in re.findall(r"\$\w+", each.text)}
     assert used == VARIABLES
     defined = json.loads(DASHBOARD.read_text(encoding="utf-8"))["templating"]["list"]
-    assert {"model", "datasource"} == {each["name"] for each in defined}
+    assert {f"${each['name']}" for each in defined} == VARIABLES - {"$__rate_interval"} | {"$datasource"}
 
 
 def test_the_compose_file_mounts_and_sets_what_there_is() -> None:

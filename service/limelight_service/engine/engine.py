@@ -73,7 +73,7 @@ class Engine:
         self.chunks_ahead = provider.workers + 1
         self._calls: set[AdmittedCall] = set()
         self._in_flight: Counter[str] = Counter()  # calls by the name of their model
-        self._observer.watch(self._depths)
+        self._observer.watch(self._depths, self._workers.work)
 
     async def start(self) -> None:
         """Start the workers."""

@@ -13,6 +13,7 @@ from limelight_service.hosting.host import EngineHost
 from limelight_service.hosting.loading import Loader
 from limelight_service.hosting.store import ModelStore
 from limelight_service.observability.metrics import Metrics
+from limelight_service.observability.saturation import Part
 from limelight_service.platform.collector import collected_between_turns
 from limelight_service.platform.memory import give_back_when_quiet
 from limelight_service.settings import Settings
@@ -34,6 +35,7 @@ async def running_engine(settings: Settings, metrics: Metrics, checks: Checks) -
             cuda=cuda_of(settings),
         )
         share_arena(runtime(), settings.run_bytes)
+        metrics.loop(Part.ENGINES)
         engine = Engine(settings, provider, observer=metrics)
         loader = Loader(settings, provider, checks, metrics, engine.run_task, open_model)
         store = ModelStore(settings, provider, loader.load, observer=metrics)

@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar as OfficialExemplar
 
 from limelight_service.observability.counters import Exemplar, FamilySnapshot, Join, Kind, Snapshot
+from limelight_service.observability.saturation import Saturation
 
 _JOINS: dict[str, Callable[[Iterable[float]], float]] = {Join.SUM: sum, Join.MIN: min, Join.MAX: max}
 
@@ -17,11 +18,17 @@ class SnapshotCollector(Collector):
 
     def __init__(self, snapshots: Callable[[], Sequence[Snapshot]]) -> None:
         self._snapshots = snapshots
+        self._saturation = Saturation()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the joined metrics."""
-        for name, family in joined(self._snapshots()).items():
+        for name, family in self._saturation.settle(joined(self._snapshots())).items():
             yield _metric(name, family)
+
+    def look(self) -> None:
+        """Read the counts where nobody has done so for a while, so that the next reading has a late one beside it."""
+        if self._saturation.is_due:
+            self._saturation.settle(joined(self._snapshots()))
 
 
 def joined(snapshots: Iterable[Snapshot]) -> Snapshot:

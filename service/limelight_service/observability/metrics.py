@@ -1,9 +1,12 @@
 """The metrics of a process: calls, stages, batches, queues and models. No label is one that a caller can invent."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from limelight_service.observability.counters import Join, Registry, Snapshot
-from limelight_service.observability.observer import Depths, Rejection, Stage
+from limelight_service.observability.observer import Depths, Rejection, Stage, WorkDone
+from limelight_service.observability.saturation import CAPACITY, SATURATION, WORK, Part, thread_clock
 from limelight_service.observability.statistics import Statistics
 
 SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -41,7 +44,8 @@ class MethodMetrics:
         labels = (kind, service, method)
         self._started = metrics.started.child(*labels)
         self._handled = {code: metrics.handled.child(*labels, code) for code in CODES}
-        self._seconds = metrics.handling.child(*labels)
+        self._seconds = {"OK": metrics.handling.child(*labels, "OK")}
+        self._timed = partial(metrics.handling.child, *labels)
 
     def begin(self) -> None:
         """Count a call that arrived."""
@@ -50,7 +54,9 @@ class MethodMetrics:
     def end(self, code: str, seconds: float, trace: str = "") -> None:
         """Count a call that was answered. code: its name. trace: number of its trace; empty without one."""
         self._handled[code].value += 1
-        self._seconds.observe(seconds, trace)
+        if code not in self._seconds:
+            self._seconds[code] = self._timed(code)
+        self._seconds[code].observe(seconds, trace)
 
 
 class Metrics:
@@ -62,14 +68,20 @@ class Metrics:
     never asked, would be most of the page.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cores: int = 0) -> None:
+        """Begin at zero. cores: that all processes of the server may use together; 0 where another process says so."""
         self.statistics = Statistics()
         self._depths: list[Depths] = []
+        self._workers: list[Callable[[], WorkDone]] = []
+        self._clocks: dict[Part, Callable[[], float]] = {}
         self._registry = own = Registry()
         call = ("grpc_type", "grpc_service", "grpc_method")
         self.started = own.counter("grpc_server_started_total", "Calls that arrived.", call)
         self.handled = own.counter("grpc_server_handled_total", "Calls answered.", (*call, "grpc_code"))
-        self.handling = own.histogram("grpc_server_handling_seconds", "Time to answer a call.", call, SECONDS)
+        # By the code too: refusals are quick, and would hide how long answers take.
+        self.handling = own.histogram(
+            "grpc_server_handling_seconds", "Time to answer a call.", (*call, "grpc_code"), SECONDS
+        )
         self._stages = own.histogram(
             "limelight_stage_duration_seconds",
             "Time in a stage: preprocess, queue (each row), batch and compute (each batch), encode.",
@@ -80,6 +92,11 @@ class Metrics:
         self._tokens = own.counter("limelight_tokens_total", "Places in batches: real, or padding.", ("model", "kind"))
         self._queue = own.gauge("limelight_queue_depth", "Rows that wait.", ("model",))
         self._in_flight = own.gauge("limelight_inflight_requests", "Calls in the engine.", ("model",))
+        # The value is worked out from all processes together, when they are read.
+        own.gauge(SATURATION, "Rows that arrive, by what can be answered: 1 is full, 2 twice as much.", ()).child()
+        self._work = own.counter(WORK, "Seconds of work, and of workers for want of full batches.", ("part",))
+        self._capacity = own.gauge(CAPACITY, "Seconds of work a second that a part of the server can do.", ("part",))
+        self._backlog = own.gauge("limelight_backlog_seconds", "Seconds of a worker that waiting rows need.", ())
         self._rejected = own.counter("limelight_rejected_total", "Rows not answered.", ("reason",))
         self._bytes = own.counter("limelight_attention_bytes_total", "Bytes of weights sent.", ("model",))
         self._signals = own.histogram(
@@ -141,6 +158,16 @@ class Metrics:
         )
         for reason in Rejection:
             self._rejected.child(reason.value)
+        self._add_clock(Part.CORES, time.process_time, cores)
+
+    def loop(self, part: Part) -> None:
+        """Count the time of the calling thread, whose event loop has a part."""
+        self._add_clock(part, thread_clock(), 1)
+
+    def _add_clock(self, part: Part, clock: Callable[[], float], capacity: int) -> None:
+        began = clock()
+        self._clocks[part] = lambda: clock() - began
+        self._capacity.child(part).set(capacity)
 
     def methods(self, kind: str, service: str, names: Iterable[str]) -> dict[str, MethodMetrics]:
         """Create the metrics of methods, at zero for every code."""
@@ -156,9 +183,10 @@ class Metrics:
         self._tokens.child(model, "real").add(real_tokens)
         self._tokens.child(model, "padding").add(padding_tokens)
 
-    def watch(self, depths: Depths) -> None:
-        """Read the depths of queues with everything else."""
+    def watch(self, depths: Depths, work: Callable[[], WorkDone]) -> None:
+        """Read the depths of queues, and the work of workers, with everything else."""
         self._depths.append(depths)
+        self._workers.append(work)
 
     def rejected(self, reason: Rejection, rows: int) -> None:
         """So many rows will not be answered."""
@@ -266,4 +294,11 @@ class Metrics:
             for model, (waiting, calls) in depths().items():
                 self._queue.child(model).set(waiting)
                 self._in_flight.child(model).set(calls)
+        for part, clock in self._clocks.items():
+            self._work.child(part).set(clock())
+        done = [work() for work in self._workers]
+        self._work.child(Part.WORKERS).set(sum(each.busy for each in done))
+        self._work.child(Part.UNFILLED).set(sum(each.unfilled for each in done))
+        self._capacity.child(Part.WORKERS).set(sum(each.workers for each in done))
+        self._backlog.child().set(sum(each.waiting for each in done))
         return self._registry.snapshot()

@@ -146,6 +146,16 @@ class _Server(ThreadingMixIn, TCPServer):
                 self._answered.add(connection)
         return has_room
 
+    def service_actions(self) -> None:
+        """Look at the metrics, where no scraper has done so for a while."""
+        if self.page_lock.acquire(blocking=False):
+            try:
+                self.collector.look()
+            except Exception as error:
+                logger.debug("the metrics cannot be collected", exc_info=error)  # the next scrape says so
+            finally:
+                self.page_lock.release()
+
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer a connection on a thread, once there is room for it."""
         while (seconds := self._make_room()) > 0:

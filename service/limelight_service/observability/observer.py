@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, Self
 
@@ -36,6 +37,23 @@ class Rejection(StrEnum):
 Depths = Callable[[], Mapping[str, tuple[int, int]]]
 
 
+@dataclass(frozen=True)
+class WorkDone:
+    """What the workers of a device have done, and have to do, in seconds of one worker.
+
+    Attributes:
+        workers: their number.
+        busy: since the start, of all of them, runs under way included.
+        unfilled: of these, seconds that full batches would have saved.
+        waiting: an estimate for the rows that wait, and for what is left of those that generate.
+    """
+
+    workers: int
+    busy: float
+    unfilled: float
+    waiting: float
+
+
 class Observer(Protocol):
     """Receives everything that is worth counting.
 
@@ -49,8 +67,8 @@ class Observer(Protocol):
     def batch(self, model: str, rows: int, real_tokens: int, padding_tokens: int) -> None:
         """A batch of so many rows is about to run; tokens are places of the varying axes, those that only pad apart."""
 
-    def watch(self, depths: Depths) -> None:
-        """Ask for the depths of queues whenever they are read."""
+    def watch(self, depths: Depths, work: Callable[[], WorkDone]) -> None:
+        """Ask for the depths of queues, and the work of the workers, whenever they are read."""
 
     def rejected(self, reason: Rejection, rows: int) -> None:
         """So many rows will not be answered."""
@@ -89,7 +107,7 @@ class NullObserver:
     def batch(self, model: str, rows: int, real_tokens: int, padding_tokens: int) -> None:
         """Ignore it."""
 
-    def watch(self, depths: Depths) -> None:
+    def watch(self, depths: Depths, work: Callable[[], WorkDone]) -> None:
         """Ignore it."""
 
     def rejected(self, reason: Rejection, rows: int) -> None:

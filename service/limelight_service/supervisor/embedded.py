@@ -28,6 +28,7 @@ from limelight_service.hosting.local import LocalEngine
 from limelight_service.hosting.running import running_engine
 from limelight_service.observability.counters import Snapshot
 from limelight_service.observability.metrics import Metrics
+from limelight_service.observability.saturation import Saturation
 from limelight_service.security.quotas import Quotas
 from limelight_service.settings import Settings
 from limelight_service.supervisor.desired import DesiredState
@@ -53,6 +54,7 @@ class EmbeddedServer:
 
     def __init__(self, core: Core, max_response_bytes: int, metrics: Metrics) -> None:
         self._core = core
+        self._metrics, self._saturation = metrics, Saturation()
         self._lifecycle = Lifecycle(metrics, DrainGate())
         methods = AttentionService(core, max_response_bytes).methods()
         self._methods = {each.name: (each, self._lifecycle.method("embedded", SERVICE, each.name)) for each in methods}
@@ -61,6 +63,10 @@ class EmbeddedServer:
     def is_ready(self) -> bool:
         """True while some model can answer."""
         return self._core.models.is_ready
+
+    def saturation(self) -> float:
+        """Give how much is asked of this server, by what it can do: 1 is full. For a host that asks now and then."""
+        return self._saturation.of(self._metrics.snapshot())
 
     async def answer(self, name: str, request: Any, sent_id: str | None = None) -> bytes:
         """Answer a method that answers once, with the bytes of its response.
@@ -118,7 +124,7 @@ async def embedded(settings: Settings) -> AsyncIterator[EmbeddedServer]:
         LimelightError: the repository cannot be read, or the provider cannot be had.
     """
     async with AsyncExitStack() as stack:
-        metrics, desired = Metrics(), DesiredState(Path(settings.repository))
+        metrics, desired = Metrics(settings.core_count), DesiredState(Path(settings.repository))
         checks = checks_for(settings)
         stack.callback(checks.close)
         host = await stack.enter_async_context(running_engine(settings, metrics, checks))

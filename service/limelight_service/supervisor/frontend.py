@@ -20,6 +20,7 @@ from limelight_service.frontend.signals import AttentionSignals
 from limelight_service.ipc.client import EngineClient
 from limelight_service.observability.logs import count_dropped
 from limelight_service.observability.metrics import Metrics
+from limelight_service.observability.saturation import Part
 from limelight_service.observability.traces import Tracer
 from limelight_service.platform.collector import collected_between_turns
 from limelight_service.platform.memory import give_back_when_quiet
@@ -80,6 +81,7 @@ async def running_frontend(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(collected_between_turns())
         count_dropped(metrics.log_line_dropped)
+        metrics.loop(Part.FRONTENDS)
         quotas = Quotas(metrics)
         access = await asyncio.to_thread(Access, settings, metrics, quotas.keep)
         await stack.enter_async_context(access.kept_fresh())

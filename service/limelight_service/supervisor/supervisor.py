@@ -72,7 +72,7 @@ class Supervisor(Served):
     def __init__(self, settings: Settings, port: int, http_port: int = 0) -> None:
         super().__init__(settings, port, http_port, 0)
         self._frontends, self._engines = settings.frontends, len(settings.devices)
-        self._metrics = Metrics()
+        self._metrics = Metrics(settings.core_count)
         self._desired = DesiredState(Path(settings.repository))
         self._loop = asyncio.get_running_loop()
         self._children: dict[tuple[str, int], _Child] = {}

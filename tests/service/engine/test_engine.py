@@ -30,9 +30,10 @@ from limelight_service.errors import (
     QueueFullError,
 )
 from limelight_service.frontend.status import status_of
-from limelight_service.observability.observer import Depths, NullObserver, Rejection, Stage
+from limelight_service.observability.observer import Depths, NullObserver, Rejection, Stage, WorkDone
 from limelight_service.settings import Settings
 from tests.kit import bundles
+from tests.kit.serving import eventually
 from tests.service.engine.conftest import EMPTY, FakeRunner, weights_of
 from tests.service.engine.generating import generating
 from tests.service.engine.test_forward import assert_answers
@@ -47,6 +48,7 @@ class Count(NullObserver):
     """Adds up what it is told."""
 
     depths: Depths = dict
+    work: Callable[[], WorkDone] = field(default=lambda: WorkDone(0, 0.0, 0.0, 0.0))
     rejections: list[tuple[Rejection, int]] = field(default_factory=list)
     tokens: list[int] = field(default_factory=lambda: [0, 0])
     stages: set[Stage] = field(default_factory=set)
@@ -59,8 +61,8 @@ class Count(NullObserver):
     def calls(self) -> int:
         return sum(calls for _, calls in self.depths().values())
 
-    def watch(self, depths: Depths) -> None:
-        self.depths = depths
+    def watch(self, depths: Depths, work: Callable[[], WorkDone]) -> None:
+        self.depths, self.work = depths, work
 
     def rejected(self, reason: Rejection, rows: int) -> None:
         self.rejections.append((reason, rows))
@@ -375,6 +377,28 @@ async def test_the_wait_estimate_is_nothing_on_an_idle_engine_and_grows_with_wha
         assert one.seconds == pytest.approx(9.5 * one.per_row, rel=0.01)
         runner.gate.set()
         await waiting
+
+
+@on_loop
+async def test_workers_tell_how_long_they_were_busy_and_what_waits(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    narrow, count = replace(fake, policy=replace(fake.policy, max_rows=1)), Count()
+    async with running(1, count) as engine:
+        assert count.work() == WorkDone(1, 0.0, 0.0, 0.0)
+        begun = time.monotonic()
+        waiting = asyncio.ensure_future(answered(engine, narrow, Query((row_of(folders, 3),) * 4)))
+        await busy(runner)
+        before = count.work()
+        await asyncio.sleep(0.05)
+        assert count.work().busy - before.busy >= 0.05  # of a run under way
+        assert before.waiting > 0
+        runner.gate.set()
+        await waiting
+        assert await asyncio.to_thread(eventually, lambda: count.work().waiting == 0 and not engine.activity().running)
+        rest = count.work().busy
+        assert 0.05 <= rest <= time.monotonic() - begun
+        assert count.work() == WorkDone(1, rest, 0.0, 0.0)  # a batch of one row is full here
 
 
 @on_loop

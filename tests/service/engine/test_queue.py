@@ -153,6 +153,25 @@ def test_a_small_batch_waits_for_more_rows_while_others_run_and_rows_come_togeth
     assert running.wide
 
 
+def test_what_full_batches_would_have_saved_is_counted(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, model = Scheduler(2), a_model(models, max_rows=8)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    taken(queue)  # beside which no other has every core
+
+    def run(rows: int) -> float:
+        """Run a batch of 2 ms and 0.1 ms a place."""
+        queue.add(model, jobs(model, folders["tiny"], tickets, *[5] * rows))
+        before = queue.unfilled
+        queue.finished(taken(queue, 1.0), 0.002 + 0.0001 * 5 * rows)
+        return queue.unfilled - before
+
+    run(1)  # one size alone does not tell the two parts apart
+    assert run(8) == 0
+    assert [run(rows) for rows in (8, 4, 1)] == pytest.approx([0, 0.001, 0.00175], rel=1e-3)
+
+
 def test_a_row_waits_for_no_company_where_rows_come_alone_but_for_now_and_then(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:

@@ -21,9 +21,14 @@ from limelight_service.observability.counters import Snapshot
 from limelight_service.observability.exposition import SnapshotCollector, without_gauges
 from limelight_service.observability.metrics import Metrics
 from limelight_service.observability.metrics_server import MetricsServer
-from limelight_service.observability.observer import Rejection, Stage
+from limelight_service.observability.observer import Rejection, Stage, WorkDone
 from limelight_service.platform.descriptors import room_for_scrapers
 from tests.service.metered import counted, parsed
+
+
+def idle() -> WorkDone:
+    """Tell of one worker without work."""
+    return WorkDone(1, 0.0, 0.0, 0.0)
 
 
 def test_what_the_engine_tells_is_found_under_the_documented_names() -> None:
@@ -33,7 +38,7 @@ def test_what_the_engine_tells_is_found_under_the_documented_names() -> None:
     for stage in Stage:
         metrics.stage("han", stage, 0.01)
     metrics.batch("han", 4, 100, 28)
-    metrics.watch(lambda: {"han": (3, 1)})
+    metrics.watch(lambda: {"han": (3, 1)}, idle)
     metrics.rejected(Rejection.QUEUE_FULL, 5)
     metrics.attention_bytes("han", 4096)
     values = counted(metrics)
@@ -57,7 +62,8 @@ def test_what_the_engine_tells_is_found_under_the_documented_names() -> None:
 def server() -> Iterator[MetricsServer]:
     metrics = Metrics()
     metrics.rejected(Rejection.DEADLINE, 2)
-    server = MetricsServer("127.0.0.1", 0, lambda: [metrics.snapshot()])
+    same = metrics.snapshot()  # processor time goes on
+    server = MetricsServer("127.0.0.1", 0, lambda: [same])
     yield server
     server.stop()
 
@@ -112,7 +118,8 @@ def test_a_large_page_goes_out_whole_and_nothing_is_logged(caplog: pytest.LogCap
     metrics = Metrics()
     for number in range(2000):
         metrics.stage(f"model-{number}", Stage.COMPUTE, 0.01)
-    server = MetricsServer("127.0.0.1", 0, lambda: [metrics.snapshot()])
+    same = metrics.snapshot()
+    server = MetricsServer("127.0.0.1", 0, lambda: [same])
     page = get(server).read()
     assert len(page) > 3_000_000 and page.count(b"\n") > 38_000 and page.endswith(b"\n")
     with socket.create_connection(("127.0.0.1", server.port)) as impatient:
@@ -244,9 +251,9 @@ def test_several_processes_are_summed_up_and_levels_are_those_of_the_living() ->
         metrics.model("han", 1, ready=metrics is other, digest="d", provider="p")
         metrics.batch("han", 2, 10, 0)
         metrics.stage("han", Stage.COMPUTE, 0.5)
-        metrics.watch(lambda: {"han": (0, 3)})
+        metrics.watch(lambda: {"han": (0, 3)}, idle)
     mine.model("han", 1, ready=True, digest="d", provider="p")
-    mine.watch(lambda: {"han": (0, 1)})
+    mine.watch(lambda: {"han": (0, 1)}, idle)
     others = sent([mine.snapshot(), other.snapshot(), without_gauges(ended.snapshot())])
     values = parsed(generate_latest(SnapshotCollector(lambda: others)))
     assert values['limelight_tokens_total{kind="real",model="han"}'] == 20

@@ -5,6 +5,7 @@ models nor with the number of rows that wait.
 """
 
 import math
+import time
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -189,6 +190,20 @@ class ModelQueue:
         tried = extent(reduce(union, (job.shape for job in jobs)), len(jobs))
         self.most = max(1.0, min(tried / 2, self.most or math.inf))
 
+    def unfilled(self, work: Work, joining: float, rows: int, stepping: float) -> float:
+        """Give the seconds of finished work that batches as large as they may be would have saved.
+
+        Each row would bring its part of what a batch costs whatever its size.
+        """
+        policy, saved = self.model.policy, 0.0
+        if work.rows and work.continuous_batch is None:
+            places_of_most = min(policy.max_tokens, self.most or math.inf)
+            most = max(1.0, min(policy.max_rows, places_of_most / max(1.0, self.row_places.value)))
+            saved = min(joining, self.cost.fixed) * max(0.0, 1.0 - len(work.rows) / most)
+        if rows:
+            saved += min(stepping, self.steps.fixed) * max(0.0, 1.0 - rows / policy.max_rows)
+        return saved
+
     def grow(self) -> None:
         """Let the next batch be a little larger, where memory was short once: others may have had it."""
         if self.most is not None:
@@ -205,6 +220,7 @@ class Scheduler:
         running: batches and steps that workers have taken.
         due: when a worker that was given nothing asks again, on the clock of `time.monotonic`; None for not before
             something changes.
+        unfilled: seconds of workers so far that full batches would have saved.
     """
 
     def __init__(self, workers: int) -> None:
@@ -215,6 +231,8 @@ class Scheduler:
         self._busy: dict[Model, ModelQueue] = {}
         self.running = 0
         self.rows = 0
+        self.unfilled = 0.0
+        self._busy_seconds = 0.0  # less the begin of each run under way
 
     @property
     def busy(self) -> list[Model]:
@@ -304,6 +322,8 @@ class Scheduler:
         queue.running_rows -= len(work.rows)
         queue.began = None
         self.running -= 1
+        self._busy_seconds += time.monotonic()
+        self.unfilled += queue.unfilled(work, joining, rows, stepping)
         queue.served += joining + stepping - work.expected
         for group in queue.groups:
             if group.batch is work.continuous_batch:
@@ -343,6 +363,10 @@ class Scheduler:
         shared = ahead + sum(min(ahead, other.backlog) for other in self._busy.values() if other is not queue)
         shared += queue.running * queue.cost.seconds(queue.row_places.value) / 2
         return shared / self._workers
+
+    def busy_seconds(self, now: float) -> float:
+        """Give the seconds that workers have been busy, all together, runs under way included."""
+        return self._busy_seconds + self.running * now
 
     def waiting_seconds(self) -> float:
         """Estimate how long one worker alone would take for all rows that wait."""
@@ -420,6 +444,7 @@ class Scheduler:
         queue.expected = expected
         queue.served += expected
         self.running += 1
+        self._busy_seconds -= time.monotonic()
         if self.running > 1 or self.rows:
             self._crowded = now
         wide = now - self._crowded > _CALM_SECONDS and (group is None or queue.live <= 1)

@@ -24,7 +24,7 @@ from limelight_service.engine.scheduling.queue import Scheduler, Work
 from limelight_service.engine.types import Answer, WaitEstimate
 from limelight_service.engine.watch import WATCH
 from limelight_service.errors import DeadlineError, ModelUnavailableError, OverrunError, QueueFullError
-from limelight_service.observability.observer import Observer, Rejection, Stage
+from limelight_service.observability.observer import Observer, Rejection, Stage, WorkDone
 from limelight_service.platform.threads import background
 
 logger = logging.getLogger(__name__)
@@ -147,6 +147,13 @@ class WorkerPool:
             one, two = (self._scheduler.expected_seconds(model, rows, token_seconds) for rows in (1, 2))
         margin = _MARGIN_OF_GENERATIONS if generates else _MARGIN
         return WaitEstimate(margin * one, margin * max(0.0, two - one))
+
+    def work(self) -> WorkDone:
+        """Tell what the workers have done and have to do; for any thread."""
+        with self._changed:
+            scheduler = self._scheduler
+            busy = scheduler.busy_seconds(time.monotonic())
+            return WorkDone(self._count, busy, scheduler.unfilled, scheduler.waiting_seconds())
 
     def waiting(self) -> dict[str, int]:
         """Count the rows that wait, by the name of their model."""

@@ -12,6 +12,7 @@ import pytest
 from limelight.security import Security
 from limelight.view.server import PageServer
 from limelight.view.upstream import upstream_at
+from limelight_service.demo import DEMO
 from tests.kit import bundles
 from tests.kit.serving import free_port, serving
 
@@ -41,6 +42,13 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     bundles.tiny(folder, "long", max_tokens=LONG, max_characters=50_000)
     with serving(folder, http_port=free_port()) as running:
         yield running.server.http_url.removeprefix("http://")
+
+
+@pytest.fixture(scope="package")
+def demo() -> Iterator[tuple[PageServer, str]]:
+    """The page of the five demo models, and the gRPC address of their server."""
+    with serving(DEMO, http_port=free_port()) as running, page_of(running.server.http_url[7:]) as page:
+        yield page, running.server.address
 
 
 @pytest.fixture(scope="package")

@@ -19,6 +19,7 @@ from PIL import Image
 
 from limelight.cli import main
 from limelight.security import Security
+from limelight.view.server import PageServer
 from limelight_export.pipeline import export_model
 from tests.kit import small
 from tests.kit.serving import eventually, free_port, serving
@@ -165,6 +166,25 @@ def test_documents_have_two_levels(opened: Opened) -> None:
     shares = [float(each) for each in tab.locator(".nested .sure").all_inner_texts()]
     assert sum(shares) == pytest.approx(1, abs=0.02)
     assert tab.locator(f".nested {SHADED}").count()
+
+
+def test_a_misspelt_keyword_lights_up_as_a_whole_word_everywhere(
+    opened: Opened, demo: tuple[PageServer, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, target = demo
+    for typo in ("retrun", "whiel"):
+        text = "def count(end):\n    at = 0\n    while at < end:\n        at += 1\n    return at\n"
+        text = text.replace({"retrun": "return", "whiel": "while"}[typo], typo)
+        tab = opened(f"model=slips&in.document={quote(text)}", server=page)
+        assert tab.locator(f".nested {SHADED}").all_inner_texts() == [typo]
+        assert "misspelt keyword" in tab.locator(".bar").first.inner_text()
+        tab.locator(f".nested {SHADED}").hover()
+        assert tab.locator(".readout").inner_text().startswith(f"“{typo}”: ")
+        tab.get_by_label("whole words").uncheck()
+        assert typo not in tab.locator(".nested .unit").all_inner_texts()  # its pieces
+        assert main(["attend", "slips", text, "--map", "word", "--target", target]) == 0
+        words = dict(re.findall(r"(\w+)\(([\d.]+)\)", capsys.readouterr().out))
+        assert float(words[typo]) > 0.9 and words["count"] == "0.0000"
 
 
 def test_a_dropped_picture_is_answered_with_its_patches_shaded(opened: Opened, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 // A window of a map [query, key] on a canvas: zoom, pan, and the cell under the pointer.
 
 import { element, sharpen, theme } from "./dom.js";
-import { MARK, shortened, visible } from "./panels.js";
+import { MARK } from "./palette.js";
+import { shortened, visible } from "./panels.js";
 import { colourTable, number, placeOf, Scale } from "./scale.js";
 
 const LETTER = 6; // pixels of a label's letter

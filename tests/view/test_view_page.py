@@ -55,6 +55,29 @@ def test_a_first_visit_shows_an_answer_and_its_attention_on_a_narrow_screen_too(
     assert tab.evaluate("document.documentElement.scrollWidth") <= 360, "without scrolling to the side"
 
 
+def test_the_demo_opens_with_a_model_that_writes(opened: Opened, demo: tuple[PageServer, str]) -> None:
+    tab = opened(server=demo[0])
+    assert "model=dates" in tab.evaluate("location.hash") and tab.locator(".headline").inner_text() == "1789-07-14"
+    seven = words(tab, "Queries").nth(6)  # the month's second digit
+    seven.hover()
+    shaded = tab.locator(f"[aria-label^='Keys'] {SHADED}").all_inner_texts()
+    assert seven.inner_text() == "7" and shaded and set("".join(shaded)) <= set("juillet")
+    about = tab.locator(".about")
+    about.locator("summary").click()
+    assert "ISO 8601" in about.inner_text() and "text: One date with its year" in about.inner_text()
+
+
+@pytest.mark.parametrize("width", [320, 400, 900, 1600])
+def test_heads_are_a_grid_of_layers_at_any_width(opened: Opened, demo: tuple[PageServer, str], width: int) -> None:
+    tab = opened("model=numbers", server=demo[0], viewport={"width": width, "height": 900})
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    boxes = tab.locator(".thumb").evaluate_all("all => all.map(each => each.getBoundingClientRect().toJSON())")
+    assert len(boxes) == 6 * 4 and all(each["width"] >= 20 for each in boxes)
+    lefts = [sorted({round(each["left"]) for each in boxes[head::4]}) for head in range(4)]
+    tops = [sorted({round(each["top"]) for each in boxes[first : first + 4]}) for first in range(0, 24, 4)]
+    assert all(len(each) == 1 for each in lefts + tops) and lefts == sorted(lefts) and tops == sorted(tops)
+
+
 def test_a_typed_text_is_answered_with_how_sure_the_model_is(opened: Opened) -> None:
     tab = opened("model=tiny&map=pool")
     tab.locator("textarea").fill("the dog ran far")
@@ -192,8 +215,7 @@ def test_a_dropped_picture_is_answered_with_its_patches_shaded(opened: Opened, t
     tab = opened("model=picture")
     tab.locator("input[type=file]").set_input_files(tmp_path / "grey.png")
     tab.get_by_role("button", name="Run").click()
-    tab.locator(".picture canvas").wait_for()
-    assert "example" not in tab.evaluate("location.hash")
+    assert eventually(lambda: "example" not in tab.evaluate("location.hash"))
     box = tab.locator(".picture canvas").bounding_box()
     tab.mouse.move(box["x"] + 5, box["y"] + 5)
     assert "r0c0" in tab.locator(".readout").inner_text()
@@ -320,12 +342,23 @@ def test_a_model_without_maps_says_so(opened: Opened) -> None:
 
 
 def test_what_the_server_refuses_is_told(opened: Opened) -> None:
-    tab = opened("model=tiny")
+    tab = opened("model=tiny&map=encoder.0.self&in.text=the cat sat")
     tab.errors.clear()
+    results = tab.locator(".results").inner_text()
     tab.locator("textarea").fill("the " * 300)
     tab.get_by_role("button", name="Run").click()
     tab.locator(".problem").wait_for()
     assert "500" in (problem := tab.locator(".problem").inner_text()) and problem.startswith("text ")
+    # The answer before stays, and what is opened of it is of its input.
+    assert "Below is the answer before" in problem and tab.locator(".results").inner_text() == results
+    for name in ("encoder.1.self", "pool"):
+        tab.locator("[data-part=map]").select_option(name)
+        tab.wait_for_url(re.compile(f"map={name}"))
+        assert eventually(lambda: "cat" in words(tab).all_inner_texts()) and words(tab).count() < 9
+    tab.locator("textarea").fill("a dog")
+    tab.keyboard.press("Control+Enter")
+    words(tab).get_by_text("dog", exact=True).wait_for()
+    assert not tab.locator(".problem:visible").count()
     tab.errors.clear()  # Chromium reports the status of the answer
     assert "no model nothing" in opened("model=nothing").locator(".problem").inner_text()
 

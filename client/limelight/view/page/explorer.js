@@ -132,7 +132,8 @@ export class Explorer {
     this.answer = answer;
     const { maps } = answer.description;
     if (!keeps) Object.assign(this.state, UNPINNED);
-    this.part.heads.hidden = !answer.thumbnails.length;
+    const heads = answer.thumbnails.reduce((sum, map) => sum + map.heads.length, 0);
+    this.part.heads.hidden = heads < 2; // one is open already
     this.#showThumbnails();
     options(
       this.part.map,

@@ -54,13 +54,15 @@ export class Pane {
     this.form = undefined;
     this.part.fields.replaceChildren();
     try {
-      const status = this.models.find((each) => (selection.model ? modelKey(each) === selection.model : isReady(each)));
+      const status = selection.model
+        ? this.models.find((each) => modelKey(each) === selection.model)
+        : firstOf(this.models.filter(isReady));
       if (!status)
         throw new Problem(
           selection.model ? `This server has no model ${selection.model}.` : "This server has no model that is ready.",
         );
       this.part.model.value = modelKey(status);
-      this.part.about.textContent = "";
+      this.#tellAbout({ inputs: [] });
       if (!isReady(status))
         throw new Problem(
           status.reason ? `This model failed to load: ${status.reason}` : "This model is still loading.",
@@ -69,7 +71,7 @@ export class Pane {
       const { description } = await this.client.describe(status.model);
       if (this.chosen !== status.model) return;
       this.description = { maps: [], inputs: [], labelSets: [], results: [], ...description };
-      this.part.about.textContent = description.summary ?? "";
+      this.#tellAbout(this.description);
       this.form = new InputForm(
         this.part.fields,
         this.description,
@@ -86,6 +88,15 @@ export class Pane {
       this.#fail(error);
     }
     this.onchange();
+  }
+
+  /** Tell what a model does, and what each of its inputs should be. */
+  #tellAbout({ summary, inputs }) {
+    const { about } = this.part;
+    const told = [["", summary], ...inputs.map((each) => [`${each.name}: `, each.summary])].filter(([, text]) => text);
+    about.querySelectorAll("p").forEach((each) => each.remove());
+    about.append(...told.map(([name, text]) => element("p", { class: "hint" }, element("b", {}, name), text)));
+    about.hidden = !told.length;
   }
 
   get #generates() {
@@ -109,12 +120,36 @@ export class Pane {
     return { joined, special, log, sort };
   }
 
+  /** Forget the answer and whatever is shown of it. */
   #clear() {
     this.controller?.abort();
     this.explorer.clear();
-    const { part } = this;
-    part.problem.hidden = true;
-    for (const each of [part.results, part.origin, part.problem]) each.replaceChildren();
+    this.shown = null;
+    for (const each of [this.part.results, this.part.origin]) each.replaceChildren();
+    this.#forgive();
+  }
+
+  #forgive() {
+    this.part.problem.hidden = true;
+    this.part.problem.replaceChildren();
+  }
+
+  /** Go back to the answer that is shown after a call that failed; nothing where there is none. */
+  #goBack() {
+    if (!this.shown) {
+      this.#hide();
+      return;
+    }
+    const { results, origin, ...state } = this.shown;
+    Object.assign(this, state);
+    this.part.results.replaceChildren(...results);
+    this.part.origin.textContent = origin;
+    this.part.problem.append(element("div", { class: "hint" }, "Below is the answer before."));
+  }
+
+  #hide() {
+    this.part.results.replaceChildren();
+    this.part.origin.replaceChildren();
   }
 
   /** Tell of a problem beside the answer, which stays. */
@@ -133,7 +168,8 @@ export class Pane {
 
   /** Answer the form's input. isSelected: as an address has it, with its map and its seed. */
   async run(isSelected = false) {
-    this.#clear();
+    this.controller?.abort();
+    this.#forgive();
     this.controller = new AbortController();
     const { signal } = this.controller;
     const { part, description } = this;
@@ -154,6 +190,7 @@ export class Pane {
         sources: sourcesOf(inputs),
         request: { instances: [instance], generation },
         loaded: new Map(),
+        example: this.form.example,
       });
       if (this.#generates && strategy !== "STRATEGY_BEAM") {
         await this.#stream(instance, generation, signal).catch((error) => {
@@ -166,18 +203,27 @@ export class Pane {
         ? await this.#attend({ pool: { size: THUMBNAIL_SIZE, reduction: "POOL_REDUCTION_MEAN" }, encoding }, signal).catch(
             (error) => this.#withoutMaps(error, signal),
           )
-        : await this.client.predict(this.chosen, this.request, signal, this.form.example);
+        : await this.client.predict(this.chosen, this.request, signal, this.example);
       part.origin.textContent =
         originOf(this.answer.prediction) + (maps.length ? "" : ". This model has no attention maps.") +
         (this.answer.isWithoutThumbnails ? ". The text is too long for pictures of all heads: choose one under Head." : "");
       this.picture = await pictureOf(inputs);
       signal.throwIfAborted();
-      await this.#showAnswer(signal, isSelected);
+      await this.#showAnswer(isSelected);
+      this.#keepShown();
     } catch (error) {
       this.#fail(error);
+      if (this.controller.signal === signal) this.#goBack();
     }
     if (this.controller.signal === signal) this.root.removeAttribute("aria-busy");
     this.onchange();
+  }
+
+  /** Remember the answer that is shown, for a call that fails. */
+  #keepShown() {
+    const { inputs, sources, request, loaded, example, answer, picture, seed, sequence, axes, part } = this;
+    const told = { results: [...part.results.childNodes], origin: part.origin.textContent };
+    this.shown = { inputs, sources, request, loaded, example, answer, picture, seed, sequence, axes, ...told };
   }
 
   /** The answer to a text whose maps, all heads of them, are more than the server computes at once. */
@@ -188,19 +234,22 @@ export class Pane {
   }
 
   /** Show the answer that is here, with the maps of the text that is chosen. keeps: what is pinned stays so. */
-  async #showAnswer(signal, keeps) {
+  async #showAnswer(keeps) {
     const { description, picture } = this;
     const { prediction, maps } = ofSequence(this.answer, this.sequence);
     const axes = (this.axes = readAxes(prediction.labelSets, this.sources));
     const choose = (text) => {
       this.sequence = text;
       this.loaded.clear();
-      this.#showAnswer(signal, false).catch((error) => this.#fail(error));
+      this.#showAnswer(false).then(
+        () => this.#keepShown(),
+        (error) => this.#fail(error),
+      );
     };
     this.part.results.replaceChildren(...resultsOf(prediction, axes, this.sequence, choose));
     if (!description.maps.length) return;
     const thumbnails = this.#readable(maps);
-    const load = (info, index, quantity) => this.#load(info, index, quantity, signal);
+    const load = (info, index, quantity) => this.#load(info, index, quantity, this.controller.signal);
     const objects = objectsOf(prediction);
     await this.explorer.show({ description, thumbnails, axes, picture, objects, load }, keeps);
   }
@@ -208,7 +257,7 @@ export class Pane {
   async #attend(attention, signal) {
     const sequences = this.request.generation?.hypotheses;
     const request = { ...this.request, attention: { ...attention, sequences } };
-    return this.client.attend(this.chosen, request, signal, this.form.example);
+    return this.client.attend(this.chosen, request, signal, this.example);
   }
 
   /** Read maps; one that cannot be drawn is told and left out. */
@@ -344,6 +393,11 @@ export class Pane {
   get title() {
     return `${this.chosen.name}: ${headline(this.answer.prediction)}`;
   }
+}
+
+/** The model that opens: one that writes, since what each part of its answer comes from is seen at once. */
+function firstOf(models) {
+  return models.find(({ task }) => task === "TASK_GENERATION") ?? models[0];
 }
 
 function isReady({ state }) {

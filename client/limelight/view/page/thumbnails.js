@@ -44,23 +44,30 @@ export class Thumbnails {
         ),
       );
     } else {
-      this.root.replaceChildren(
-        ...maps.map((map) =>
-          element(
-            "div",
-            { class: "layer" },
-            element("span", { class: "name" }, map.name),
-            element(
-              "div",
-              { class: "thumbs" },
-              ...heads.filter((each) => each.map === map).map((each) => this.#button(each, nameOf(each), "", log)),
-            ),
-          ),
-        ),
-      );
+      this.root.replaceChildren(this.#grid(maps, heads, log));
     }
     this.choose(name, head);
     return [can, by];
+  }
+
+  /** Layers by heads, a column for each head at any width; maps of one head each one after the other. */
+  #grid(maps, heads, log) {
+    const count = Math.max(...maps.map((map) => map.heads.length));
+    const isNamed = maps.some((map) => map.headNames);
+    if (count < 2)
+      return element("div", { class: "thumbs" }, ...heads.map((each) => this.#button(each, each.map.name, "", log)));
+    const numbers = isNamed ? [] : Array.from({ length: count }, (_, head) => element("small", {}, String(head)));
+    const grid = element("div", { class: "layers", role: "presentation" });
+    grid.style.setProperty("--heads", count);
+    if (numbers.length) grid.append(element("small", { class: "corner" }, "head"), ...numbers);
+    for (const map of maps) {
+      const row = heads.filter((each) => each.map === map);
+      grid.append(
+        element("span", { class: "name" }, map.name),
+        ...row.map((each) => this.#button(each, isNamed ? nameOf(each) : "", "", log)),
+      );
+    }
+    return grid;
   }
 
   #button(head, caption, value, log) {
@@ -127,6 +134,7 @@ function draw({ map, index }, log) {
   tile.getContext("2d").putImageData(image, 0, 0);
   const canvas = element("canvas", {});
   const context = sharpen(canvas, SIZE, SIZE);
+  canvas.style.width = ""; // that of its column
   context.imageSmoothingEnabled = false;
   context.drawImage(tile, 0, 0, SIZE, SIZE);
   return canvas;

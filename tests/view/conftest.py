@@ -13,6 +13,7 @@ from limelight.security import Security
 from limelight.view.server import PageServer
 from limelight.view.upstream import upstream_at
 from limelight_service.demo import DEMO
+from limelight_service.supervisor.in_process import InProcessServer
 from tests.kit import bundles
 from tests.kit.serving import free_port, serving
 
@@ -45,10 +46,10 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="package")
-def demo() -> Iterator[tuple[PageServer, str]]:
-    """The page of the five demo models, and the gRPC address of their server."""
+def demo() -> Iterator[tuple[PageServer, InProcessServer]]:
+    """The page of the five demo models, and their server."""
     with serving(DEMO, http_port=free_port()) as running, page_of(running.server.http_url[7:]) as page:
-        yield page, running.server.address
+        yield page, running.server
 
 
 @pytest.fixture(scope="package")

@@ -21,6 +21,8 @@ from limelight.cli import main
 from limelight.security import Security
 from limelight.view.server import PageServer
 from limelight_export.pipeline import export_model
+from limelight_service.demo import print_commands
+from limelight_service.supervisor.in_process import InProcessServer
 from tests.kit import small
 from tests.kit.serving import eventually, free_port, serving
 from tests.view.conftest import LONG, Opened, page_of
@@ -55,7 +57,12 @@ def test_a_first_visit_shows_an_answer_and_its_attention_on_a_narrow_screen_too(
     assert tab.evaluate("document.documentElement.scrollWidth") <= 360, "without scrolling to the side"
 
 
-def test_the_demo_opens_with_a_model_that_writes(opened: Opened, demo: tuple[PageServer, str]) -> None:
+def test_the_demo_begins_with_the_models_that_write(
+    opened: Opened, demo: tuple[PageServer, InProcessServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_commands(demo[1])
+    printed = re.findall("^  ([a-z]+): ", capsys.readouterr().out, re.MULTILINE)
+    assert printed == ["dates", "numbers", "canvas", "digits", "slips"]
     tab = opened(server=demo[0])
     assert "model=dates" in tab.evaluate("location.hash") and tab.locator(".headline").inner_text() == "1789-07-14"
     seven = words(tab, "Queries").nth(6)  # the month's second digit
@@ -68,7 +75,9 @@ def test_the_demo_opens_with_a_model_that_writes(opened: Opened, demo: tuple[Pag
 
 
 @pytest.mark.parametrize("width", [320, 400, 900, 1600])
-def test_heads_are_a_grid_of_layers_at_any_width(opened: Opened, demo: tuple[PageServer, str], width: int) -> None:
+def test_heads_are_a_grid_of_layers_at_any_width(
+    opened: Opened, demo: tuple[PageServer, InProcessServer], width: int
+) -> None:
     tab = opened("model=numbers", server=demo[0], viewport={"width": width, "height": 900})
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     boxes = tab.locator(".thumb").evaluate_all("all => all.map(each => each.getBoundingClientRect().toJSON())")
@@ -192,9 +201,9 @@ def test_documents_have_two_levels(opened: Opened) -> None:
 
 
 def test_a_misspelt_keyword_lights_up_as_a_whole_word_everywhere(
-    opened: Opened, demo: tuple[PageServer, str], capsys: pytest.CaptureFixture[str]
+    opened: Opened, demo: tuple[PageServer, InProcessServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page, target = demo
+    page, server = demo
     for typo in ("retrun", "whiel"):
         text = "def count(end):\n    at = 0\n    while at < end:\n        at += 1\n    return at\n"
         text = text.replace({"retrun": "return", "whiel": "while"}[typo], typo)
@@ -205,7 +214,7 @@ def test_a_misspelt_keyword_lights_up_as_a_whole_word_everywhere(
         assert tab.locator(".readout").inner_text().startswith(f"“{typo}”: ")
         tab.get_by_label("whole words").uncheck()
         assert typo not in tab.locator(".nested .unit").all_inner_texts()  # its pieces
-        assert main(["attend", "slips", text, "--map", "word", "--target", target]) == 0
+        assert main(["attend", "slips", text, "--map", "word", "--target", server.address]) == 0
         words = dict(re.findall(r"(\w+)\(([\d.]+)\)", capsys.readouterr().out))
         assert float(words[typo]) > 0.9 and words["count"] == "0.0000"
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import limelight
 from limelight.cli import main
 from limelight.security import Security
 from limelight.view.server import PageServer
@@ -383,6 +384,48 @@ def test_two_inputs_are_compared_with_their_difference(opened: Opened) -> None:
     assert any(shades(tab.locator("#difference"))) and "-" in tab.locator("#difference .ends").inner_text()
     again = opened(tab.evaluate("location.hash").removeprefix("#"))
     assert again.locator("#difference .panel").count() == 1
+
+
+def compared(tab: Any) -> dict[str, list[str]]:
+    """The rows of the table of what is compared, by their names."""
+    rows = [each.locator("td").all_inner_texts() for each in tab.locator(".compared tr").all()[1:]]
+    return dict(zip(tab.locator(".compared th[scope=row]").all_inner_texts(), rows, strict=True))
+
+
+def test_texts_of_other_lengths_are_compared_by_what_they_have(
+    opened: Opened, demo: tuple[PageServer, InProcessServer]
+) -> None:
+    """Answers and measures of any; entries that are in both; and equal parts where little is."""
+    asked = (
+        "model=numbers&map=decoder.1.cross&in.text=siebenundvierzig&b.model=numbers&b.map=decoder.1.cross&b.in.text="
+    )
+    tab = opened(f"{asked}vierzig", server=demo[0])
+    rows = compared(tab)
+    assert rows["text"][:2] == ["47", "40"] and len(rows["evenness of the weights"]) == 3
+    note = tab.locator("#difference-note").inner_text()
+    assert "7 of 16 and 7 are in both" in note and "of the weight is there, in the second 1." in note
+    assert words(tab.locator("#difference")).all_inner_texts() == list("vierzig")
+    # The same numbers as by hand: the weights of the first at its last seven letters minus those of the second.
+    with limelight.Client(demo[1].address) as client:
+        weights = [
+            client.attend("numbers", text, maps="decoder.1.cross", reduce="mean")["decoder.1.cross"].weights[0]
+            for text in ("siebenundvierzig", "vierzig")
+        ]
+    words(tab.locator("#difference"), "Queries").first.hover()
+    expected = np.abs(weights[0][:, -7:] - weights[1]).max()
+    shown = float(tab.locator("#difference .ends").inner_text().partition(" to ")[2])
+    assert shown == pytest.approx(expected, rel=0.01)
+    parts = opened(f"{asked}forty-two", server=demo[0])
+    assert "cut into 8 equal parts" in parts.locator("#difference-note").inner_text()
+    assert words(parts.locator("#difference")).all_inner_texts() == [f"part {each}" for each in range(1, 9)]
+    other = opened("model=numbers&b.model=canvas", server=demo[0])
+    assert compared(other)["answer"][0].startswith("47 (") and compared(other)["answer"][1].startswith("six (")
+    assert "different things" in other.locator("#difference-note").inner_text()
+    lines = opened("model=slips&b.model=slips&b.example=1", server=demo[0])
+    assert (
+        compared(lines)["misspelt keyword"][2].startswith("+")
+        and "=" in words(lines.locator("#difference")).all_inner_texts()
+    )
 
 
 def saved(tab: Any, name: str, folder: Path) -> Path:

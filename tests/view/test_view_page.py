@@ -4,8 +4,9 @@ import base64
 import io
 import json
 import re
+import tempfile
 import wave
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
@@ -15,6 +16,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import limelight
@@ -386,6 +388,65 @@ def test_two_inputs_are_compared_with_their_difference(opened: Opened) -> None:
     assert again.locator("#difference .panel").count() == 1
 
 
+@pytest.fixture(scope="module")
+def changeable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PageServer, InProcessServer]]:
+    """The page of a model that takes interventions, and its server."""
+    folder = tmp_path_factory.mktemp("changeable")
+    torch.manual_seed(0)
+    export_model(small.trained("vit"), folder, interventions=True)
+    with serving(folder, http_port=free_port()) as running, page_of(running.server.http_url[7:]) as page:
+        yield page, running.server
+
+
+def test_a_head_is_masked_and_the_answer_compared_with_that_of_all_heads(
+    opened: Opened, changeable: tuple[PageServer, InProcessServer]
+) -> None:
+    page, server = changeable
+    with limelight.Client(server.address) as client:
+        example = client.model("vit").examples[0]
+        usual = client.predict("vit", example)
+        masked = [limelight.scale_heads("encoder.0.self", {1: 0})]
+        changed = client.predict("vit", example, interventions=masked)
+    tab = opened("model=vit&example=0&map=encoder.0.self&head=1", server=page)
+    button = tab.get_by_role("button", name="Mask this head")
+    assert button.get_attribute("aria-pressed") == "false" and not tab.locator(".masks").count()
+    button.click()
+    tab.wait_for_url(re.compile("mask=encoder.0.self%3A1"))
+    assert "Answered without encoder.0.self head 1" in tab.locator(".masks").inner_text()
+    assert button.get_attribute("aria-pressed") == "true" and tab.locator(".thumb.masked").count() == 1
+    rows = compared(tab)
+    for answer, column in ((changed, 0), (usual, 1)):
+        for each in answer.classes[:3]:
+            shown = float(re.sub("[^0-9.]", "", rows[each.label][column]))
+            assert shown == pytest.approx(100 * each.probability, abs=0.051)
+    again = opened(tab.evaluate("location.hash").removeprefix("#"), server=page)
+    assert compared(again) == rows
+    tab.locator("[data-part=head]").select_option("")  # the mean of all heads is none that can be masked
+    assert eventually(lambda: not button.is_visible())
+    tab.get_by_role("button", name="Use all heads").click()
+    assert eventually(lambda: not tab.locator(".masks").count() and "mask=" not in tab.evaluate("location.hash"))
+    assert not tab.locator(".problem:visible").count()
+
+
+def test_the_rollout_of_a_stack_is_a_map_of_its_own(
+    opened: Opened, changeable: tuple[PageServer, InProcessServer]
+) -> None:
+    page, server = changeable
+    with limelight.Client(server.address) as client:
+        example = client.model("vit").examples[0]
+        layers = client.attend("vit", example, maps="encoder.*.self", reduce="mean").maps
+    expected = np.eye(layers[0].weights.shape[-1])
+    for each in layers:
+        expected = (0.5 * each.weights[0] + 0.5 * np.eye(len(expected))) @ expected
+    tab = opened("model=vit&example=0&map=encoder.rollout", server=page)
+    assert len(layers) > 1 and "Abnar and Zuidema" in tab.locator("[data-part=summary]").inner_text()
+    weights = json.loads(saved_text(tab, "JSON"))["weights"]
+    np.testing.assert_allclose(weights, expected, atol=1e-4)
+    assert not tab.get_by_role("button", name="Mask this head").is_visible()
+    # A model without two layers over the same entries has none, nor has a copy without a server.
+    assert "rollout" not in opened("model=paper").locator("[data-part=map]").inner_text()
+
+
 def compared(tab: Any) -> dict[str, list[str]]:
     """The rows of the table of what is compared, by their names."""
     rows = [each.locator("td").all_inner_texts() for each in tab.locator(".compared tr").all()[1:]]
@@ -435,6 +496,11 @@ def saved(tab: Any, name: str, folder: Path) -> Path:
         tab.locator("#save").get_by_role("button", name=name).click()
     download.value.save_as(folder / download.value.suggested_filename)
     return folder / download.value.suggested_filename
+
+
+def saved_text(tab: Any, name: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        return saved(tab, name, Path(folder)).read_text()
 
 
 def test_a_view_is_saved_in_four_forms(opened: Opened, tmp_path: Path) -> None:

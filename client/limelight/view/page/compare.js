@@ -22,7 +22,8 @@ const COLOURS =
 /** Show what two panes have in common, in the parts of a section: answers, note, view. */
 export function showComparison(parts, first, second) {
   const panes = [first, second];
-  parts.answers.replaceChildren(table([...answersOf(panes), ...measuresOf(panes)]));
+  const answers = panes.map(({ answer, sequence }) => ({ prediction: answer.prediction, sequence }));
+  parts.answers.replaceChildren(table(["first", "second"], [...answersOf(answers), ...measuresOf(panes)]));
   parts.view.replaceChildren();
   parts.note.textContent = "";
   if (!panes.every((each) => each.head)) return;
@@ -35,8 +36,13 @@ export function showComparison(parts, first, second) {
   new HeadView(parts.view, () => {}).show(new Head(map, 0), options, beside);
 }
 
-function table(rows) {
-  const head = ["", "first", "second", "difference"].map((each) => element("th", { scope: "col" }, each));
+/** The predictions of two answers with these names, each { prediction, sequence: its text }. */
+export function answerTable(names, answers) {
+  return table(names, answersOf(answers));
+}
+
+function table(names, rows) {
+  const head = ["", ...names, "difference"].map((each) => element("th", { scope: "col" }, each));
   const body = rows.map(([name, ...cells]) =>
     element("tr", {}, element("th", { scope: "row" }, name), ...cells.map((each) => element("td", {}, each))),
   );
@@ -57,8 +63,8 @@ function pointsOf(size) {
 }
 
 /** Rows for the predictions: their values where both are of a kind. */
-function answersOf(panes) {
-  const results = panes.map((each) => each.answer?.prediction.results?.[0] ?? {});
+function answersOf(answers) {
+  const results = answers.map(({ prediction }) => prediction.results?.[0] ?? {});
   const both = (kind) => results.every((each) => each[kind]) && results.map((each) => each[kind]);
   const pairs = (lists, nameOf, valueOf) => {
     const values = lists.map((list = []) => new Map(list.map((each) => [nameOf(each), valueOf(each)])));
@@ -79,7 +85,7 @@ function answersOf(panes) {
   }
   const texts = both("sequences");
   if (texts) {
-    const chosen = texts.map(({ sequences = [] }, place) => sequences[panes[place].sequence] ?? {});
+    const chosen = texts.map(({ sequences = [] }, place) => sequences[answers[place].sequence] ?? {});
     const [a, b] = chosen.map(({ text }) => text || "(an empty text)");
     const isSame = a === b ? "the same text" : "";
     return [["text", a, b, isSame], row("probability", chosen.map(probabilityOf), percent, pointsOf)];
@@ -90,7 +96,7 @@ function answersOf(panes) {
     const [a, b] = vectors;
     return [["vector", "", "", `cosine ${number(dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b)))}`]];
   }
-  return [["answer", ...panes.map((each) => headline(each.answer.prediction) || "–"), ""]];
+  return [["answer", ...answers.map(({ prediction }) => headline(prediction) || "–"), ""]];
 }
 
 /** Rows for how evenly and how far the open heads look, which texts of any length have. */

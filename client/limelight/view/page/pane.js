@@ -3,6 +3,7 @@
 import { headline, objectsOf, ofSequence, originOf, resultsOf } from "./answer.js";
 import { readAxes, sourcesOf } from "./axes.js";
 import { Problem } from "./client.js";
+import { answerTable } from "./compare.js";
 import { element, options } from "./dom.js";
 import { Explorer } from "./explorer.js";
 import { bytesOf, InputForm } from "./inputs.js";
@@ -71,6 +72,8 @@ export class Pane {
       const { description } = await this.client.describe(status.model);
       if (this.chosen !== status.model) return;
       this.description = { maps: [], inputs: [], labelSets: [], results: [], ...description };
+      if (this.client.keep) this.description.maps = [...this.description.maps, ...rolloutsOf(this.description.maps)];
+      this.masked = selection.mask ? selection.mask.split(",") : [];
       this.#tellAbout(this.description);
       this.form = new InputForm(
         this.part.fields,
@@ -110,6 +113,7 @@ export class Pane {
       model: this.part.model.value,
       ...this.form?.selection(),
       ...(strategy && { strategy, seed: this.seed, text: this.sequence || undefined }),
+      mask: this.masked?.join(","),
       ...this.explorer.selection(),
     };
   }
@@ -184,7 +188,7 @@ export class Pane {
       // All calls for one answer have one seed.
       if (strategy !== "STRATEGY_SAMPLE") this.seed = undefined;
       else if (!isSelected || !this.seed) [this.seed] = crypto.getRandomValues(new Uint32Array(1));
-      const instance = { inputs, seed: this.seed };
+      const instance = { inputs, seed: this.seed, interventions: interventionsOf(this.masked) };
       Object.assign(this, {
         inputs,
         sources: sourcesOf(inputs),
@@ -193,9 +197,7 @@ export class Pane {
         example: this.form.example,
       });
       if (this.#generates && strategy !== "STRATEGY_BEAM") {
-        await this.#stream(instance, generation, signal).catch((error) => {
-          if (!(error instanceof Problem)) throw error; // a token may have the right to Attend alone, which tells the rest
-        });
+        await this.#unlessRefused(this.#stream(instance, generation, signal));
       }
       const { maps } = description;
       const encoding = maps.some((each) => each.signed) ? "ENCODING_FLOAT32" : "ENCODING_UINT8";
@@ -204,6 +206,10 @@ export class Pane {
             (error) => this.#withoutMaps(error, signal),
           )
         : await this.client.predict(this.chosen, this.request, signal, this.example);
+      const withAllHeads = { ...this.request, instances: [{ inputs, seed: this.seed }] };
+      this.unmasked = this.masked.length
+        ? await this.#unlessRefused(this.client.predict(this.chosen, withAllHeads, signal))
+        : null;
       part.origin.textContent =
         originOf(this.answer.prediction) + (maps.length ? "" : ". This model has no attention maps.") +
         (this.answer.isWithoutThumbnails ? ". The text is too long for pictures of all heads: choose one under Head." : "");
@@ -219,11 +225,20 @@ export class Pane {
     this.onchange();
   }
 
+  /** What a call gives; null where it is refused: a token may have the right to Attend alone, which tells the rest. */
+  async #unlessRefused(call) {
+    return call.catch((error) => {
+      if (!(error instanceof Problem)) throw error;
+      return null;
+    });
+  }
+
   /** Remember the answer that is shown, for a call that fails. */
   #keepShown() {
-    const { inputs, sources, request, loaded, example, answer, picture, seed, sequence, axes, part } = this;
-    const told = { results: [...part.results.childNodes], origin: part.origin.textContent };
-    this.shown = { inputs, sources, request, loaded, example, answer, picture, seed, sequence, axes, ...told };
+    const names = ["inputs", "sources", "request", "loaded", "example", "answer", "unmasked", "masked", "picture"];
+    const state = [...names, "seed", "sequence", "axes"].map((name) => [name, this[name]]);
+    const { results, origin } = this.part;
+    this.shown = { ...Object.fromEntries(state), results: [...results.childNodes], origin: origin.textContent };
   }
 
   /** The answer to a text whose maps, all heads of them, are more than the server computes at once. */
@@ -246,12 +261,46 @@ export class Pane {
         (error) => this.#fail(error),
       );
     };
-    this.part.results.replaceChildren(...resultsOf(prediction, axes, this.sequence, choose));
+    this.part.results.replaceChildren(...resultsOf(prediction, axes, this.sequence, choose), ...this.#maskedNote());
     if (!description.maps.length) return;
     const thumbnails = this.#readable(maps);
     const load = (info, index, quantity) => this.#load(info, index, quantity, this.controller.signal);
     const objects = objectsOf(prediction);
-    await this.explorer.show({ description, thumbnails, axes, picture, objects, load }, keeps);
+    const masks = this.client.keep && {
+      has: (name, head) => this.masked.includes(`${name}:${head}`),
+      toggle: (name, head) => this.#mask(`${name}:${head}`),
+    };
+    await this.explorer.show({ description, thumbnails, axes, picture, objects, load, masks }, keeps);
+  }
+
+  /** Answer without a head, or with it again. */
+  #mask(head) {
+    const isMasked = this.masked.includes(head);
+    this.masked = isMasked ? this.masked.filter((each) => each !== head) : [...this.masked, head];
+    this.run(true);
+  }
+
+  /** Tell which heads are masked, and what that changes. */
+  #maskedNote() {
+    if (!this.unmasked) return [];
+    const all = () => {
+      this.masked = [];
+      this.run(true);
+    };
+    const answers = [
+      { prediction: this.answer.prediction, sequence: this.sequence },
+      { prediction: this.unmasked.prediction, sequence: 0 },
+    ];
+    const button = element("button", { type: "button", class: "chip", onclick: all }, "Use all heads");
+    const heads = this.masked.map((each) => each.replace(/:(\d+)$/, " head $1")).join(", ");
+    return [
+      element(
+        "div",
+        { class: "masks" },
+        element("p", {}, `Answered without ${heads}. `, button),
+        answerTable(["without", "with all heads"], answers),
+      ),
+    ];
   }
 
   async #attend(attention, signal) {
@@ -314,7 +363,7 @@ export class Pane {
     const key = [info.name, quantity, isLarge && index].join(" ");
     const isKept =
       size(info.queryLabels) * size(info.keyLabels) > MOST_OF_A_HEAD &&
-      !(quantity || info.signed || info.features || info.form === "MAP_FORM_EDGES") &&
+      !(quantity || info.signed || info.features || info.rollout || info.form === "MAP_FORM_EDGES") &&
       this.client.keep;
     if (isKept && !this.loaded.has(key)) this.loaded.set(key, await this.#keep(info, index, signal));
     if (!this.loaded.has(key)) {
@@ -323,12 +372,13 @@ export class Pane {
       const whole = await this.#attend(
         {
           selections: [
-            { names: [info.name], heads: isLarge && index !== null ? [index] : [] },
+            { names: info.rollout ?? [info.name], heads: isLarge && index !== null ? [index] : [] },
             ...(above ? [{ names: [above.name] }] : []),
           ],
           quantity: quantity || undefined,
           encoding: isLarge && !info.signed && !quantity ? "ENCODING_UINT8" : "ENCODING_FLOAT32",
-          reduceHeads: isLarge && index === null ? "HEAD_REDUCTION_MEAN" : undefined,
+          reduceHeads: info.rollout || (isLarge && index === null) ? "HEAD_REDUCTION_MEAN" : undefined,
+          rollout: Boolean(info.rollout),
         },
         signal,
       );
@@ -393,6 +443,34 @@ export class Pane {
   get title() {
     return `${this.chosen.name}: ${headline(this.answer.prediction)}`;
   }
+}
+
+/** A map for the rollout of each stack of self-attention, which the server makes of the layers: their names. */
+function rolloutsOf(maps) {
+  const isSquare = ({ queryLabels, keyLabels, signed, features, form }) =>
+    queryLabels === keyLabels && !signed && !features && form !== "MAP_FORM_EDGES";
+  const layers = maps.filter(({ kind }) => kind === "MAP_KIND_SELF");
+  return [...new Set(layers.map(({ stack }) => stack))].flatMap((stack) => {
+    const own = layers.filter((each) => each.stack === stack);
+    const { queryLabels } = own[0];
+    if (own.length < 2 || !own.every((each) => isSquare(each) && each.queryLabels === queryLabels)) return [];
+    const name = stack ? `${stack}.rollout` : "rollout";
+    const summary =
+      "Attention rollout (Abnar and Zuidema 2020): the product over the layers of half the mean of the heads and half " +
+      "the identity: how weight could pass from the input to the last layer.";
+    const axes = { queryLabels, keyLabels: queryLabels, normalised: true, heads: 1 };
+    return [{ name, stack, kind: "MAP_KIND_SELF", ...axes, summary, rollout: own.map((each) => each.name) }];
+  });
+}
+
+/** Changes of an instance that leave heads out: `map:head` each. */
+function interventionsOf(masked) {
+  const names = [...new Set(masked.map((each) => each.replace(/:\d+$/, "")))];
+  return names.map((map) => {
+    const heads = masked.filter((each) => each.startsWith(`${map}:`)).map((each) => Number(each.slice(map.length + 1)));
+    const headScales = { dataType: "DATA_TYPE_FLOAT32", shape: [heads.length], data: heads.map(() => 0) };
+    return { map, headScales, heads };
+  });
 }
 
 /** The model that opens: one that writes, since what each part of its answer comes from is seen at once. */

@@ -28,8 +28,12 @@ export class Thumbnails {
     });
   }
 
-  /** Show pooled maps. pinned: a span of keys, or null. Returns the numbers by which they can be sorted, and the one by which they are. */
-  show(maps, axes, { sort, log, map: name, head }, pinned) {
+  /**
+   * Show the pooled maps of an answer. pinned: a span of keys, or null. Returns the numbers by which they can be sorted,
+   * and the one by which they are.
+   */
+  show({ thumbnails: maps, axes, masks }, { sort, log, map: name, head }, pinned) {
+    this.masks = masks;
     const heads = maps.flatMap((map) => statistics(map, axes, pinned).map((numbers, index) => ({ map, index, numbers })));
     const can = Object.keys(SORTS).filter((each) => !each || heads.some(({ numbers }) => numbers[each] !== null));
     const by = can.includes(sort) ? sort : "";
@@ -79,7 +83,7 @@ export class Thumbnails {
       "button",
       {
         type: "button",
-        class: "thumb",
+        class: this.masks?.has(map.name, index) ? "thumb masked" : "thumb",
         tabindex: "-1",
         title: told.join(", "),
         "aria-label": [map.name, headName(map, index), ...told].join(", "),

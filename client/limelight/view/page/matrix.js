@@ -9,7 +9,7 @@ const LETTER = 6; // pixels of a label's letter
 const MOST_LETTERS = 13;
 const SLANT = 24; // pixels by which the last label leans out
 const LABEL_SIZE = 11; // pixels of a cell from which every label is written
-const MOST_CELL = 34;
+const MOST_CELL = 28;
 const MOST_NAMED = 20; // units that have labels without numbers on any screen
 const MOST_HEIGHT = 560;
 

@@ -362,7 +362,7 @@ def test_what_the_server_refuses_is_told(opened: Opened) -> None:
     tab.locator(".problem").wait_for()
     assert "500" in (problem := tab.locator(".problem").inner_text()) and problem.startswith("text ")
     # The answer before stays, and what is opened of it is of its input.
-    assert "Below is the answer before" in problem and tab.locator(".results").inner_text() == results
+    assert "Below is the last answer" in problem and tab.locator(".results").inner_text() == results
     for name in ("encoder.1.self", "pool"):
         tab.locator("[data-part=map]").select_option(name)
         tab.wait_for_url(re.compile(f"map={name}"))

@@ -11,6 +11,8 @@ const FLAGS = { joined: "whole words", special: "special tokens", log: "log scal
 // What a map may have beside weights.
 const QUANTITIES = { "": "weights", QUANTITY_SCORES: "scores", QUANTITY_NORMS: "norms of weighted values" };
 
+// Heads of a layer that have room beside the open one on a wide screen.
+const FEW_HEADS = 4;
 const UNPINNED = { q: null, k: null, to: null, window: null };
 
 export class Explorer {
@@ -23,7 +25,7 @@ export class Explorer {
     this.flags = Object.fromEntries(Object.keys(FLAGS).map((name) => [name, this.#flag(name)]));
     this.root = element(
       "div",
-      {},
+      { class: "explorer" },
       made(
         "maps",
         "section",
@@ -134,8 +136,9 @@ export class Explorer {
     this.answer = answer;
     const { maps } = answer.description;
     if (!keeps) Object.assign(this.state, UNPINNED);
-    const heads = answer.thumbnails.reduce((sum, map) => sum + map.heads.length, 0);
-    this.part.heads.hidden = heads < 2; // one is open already
+    const counts = answer.thumbnails.map((map) => map.heads.length);
+    this.part.heads.hidden = !counts.length || (counts.length === 1 && counts[0] === 1); // one is open already
+    this.root.classList.toggle("beside", !this.part.heads.hidden && Math.max(...counts) <= FEW_HEADS);
     this.#showThumbnails();
     options(
       this.part.map,

@@ -148,7 +148,7 @@ export class Pane {
     Object.assign(this, state);
     this.part.results.replaceChildren(...results);
     this.part.origin.textContent = origin;
-    this.part.problem.append(element("div", { class: "hint" }, "Below is the answer before."));
+    this.part.problem.append(element("div", { class: "hint" }, "Below is the last answer."));
   }
 
   #hide() {

@@ -67,7 +67,7 @@ export class Thumbnails {
     for (const map of maps) {
       const row = heads.filter((each) => each.map === map);
       grid.append(
-        element("span", { class: "name" }, map.name),
+        element("span", { class: "name", title: map.name }, map.name),
         ...row.map((each) => this.#button(each, isNamed ? nameOf(each) : "", "", log)),
       );
     }

@@ -189,7 +189,7 @@ def main_map(model: Model) -> MapInfo:
     sets = {each.name: each for each in model.label_sets}
     nested = [each for each in model.maps if each.key in sets and sets[each.key].parent == each.query != ""]
     pooled = [each for each in model.maps if each.query in sets and sets[each.query].kind == "one"]
-    pictures = [each for each in pooled if sets[each.key].grid]
+    pictures = [each for each in pooled if each.key in sets and sets[each.key].grid]
     across = [each for each in model.maps if each.kind == "cross"]
     return (nested[:1] or pictures[-1:] or pooled[-1:] or across[-1:] or model.maps[-1:])[0]
 

@@ -148,7 +148,8 @@ def attend(
         several = Generation(strategy="beam", beams=max(_BEAMS, sequences), hypotheses=sequences)
     with connection.client() as client:
         description = client.model(model, version)
-        if png is not None and description.maps and not (as_document or maps or layers or heads or queries or rollout):
+        is_selected = maps or layers or heads or queries or groups or query_groups or rollout
+        if png is not None and description.maps and not (is_selected or as_document or quantity != "weights"):
             # One good picture rather than all maps, of which many models have dozens.
             maps = [main_map(description).name]
             if len(description.maps) > 1:

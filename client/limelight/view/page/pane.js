@@ -129,7 +129,7 @@ export class Pane {
     this.controller?.abort();
     this.explorer.clear();
     this.shown = null;
-    for (const each of [this.part.results, this.part.origin]) each.replaceChildren();
+    this.#hide();
     this.#forgive();
   }
 
@@ -140,10 +140,7 @@ export class Pane {
 
   /** Go back to the answer that is shown after a call that failed; nothing where there is none. */
   #goBack() {
-    if (!this.shown) {
-      this.#hide();
-      return;
-    }
+    if (!this.shown) return this.#hide();
     const { results, origin, ...state } = this.shown;
     Object.assign(this, state);
     this.part.results.replaceChildren(...results);
@@ -152,8 +149,13 @@ export class Pane {
   }
 
   #hide() {
-    this.part.results.replaceChildren();
-    this.part.origin.replaceChildren();
+    for (const each of [this.part.results, this.part.origin]) each.replaceChildren();
+  }
+
+  /** Whether an answer is under way: what is shown is of the one before, and takes no clicks. */
+  #setBusy(isBusy) {
+    this.root.setAttribute("aria-busy", String(isBusy));
+    this.part.shown.inert = isBusy;
   }
 
   /** Tell of a problem beside the answer, which stays. */
@@ -177,7 +179,7 @@ export class Pane {
     this.controller = new AbortController();
     const { signal } = this.controller;
     const { part, description } = this;
-    this.root.setAttribute("aria-busy", "true");
+    this.#setBusy(true);
     try {
       const inputs = this.form.read();
       const strategy = this.#generates && part.strategy.value;
@@ -221,7 +223,7 @@ export class Pane {
       this.#fail(error);
       if (this.controller.signal === signal) this.#goBack();
     }
-    if (this.controller.signal === signal) this.root.removeAttribute("aria-busy");
+    if (this.controller.signal === signal) this.#setBusy(false);
     this.onchange();
   }
 
@@ -277,7 +279,7 @@ export class Pane {
   #mask(head) {
     const isMasked = this.masked.includes(head);
     this.masked = isMasked ? this.masked.filter((each) => each !== head) : [...this.masked, head];
-    this.run(true);
+    this.run(true).then(() => this.explorer.part.mask.focus());
   }
 
   /** Tell which heads are masked, and what that changes. */

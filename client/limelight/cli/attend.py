@@ -146,6 +146,7 @@ def attend(
     several = None
     if sequences > 1:
         several = Generation(strategy="beam", beams=max(_BEAMS, sequences), hypotheses=sequences)
+    left_out = ""
     with connection.client() as client:
         description = client.model(model, version)
         is_selected = maps or layers or heads or queries or groups or query_groups or rollout
@@ -153,10 +154,7 @@ def attend(
             # One good picture rather than all maps, of which many models have dozens.
             maps = [main_map(description).name]
             if len(description.maps) > 1:
-                print(
-                    f"limelight: --png draws {maps[0]}; --map '*' draws all {len(description.maps)} maps",
-                    file=sys.stderr,
-                )
+                left_out = f"--png draws {maps[0]}; --map '*' draws all {len(description.maps)} maps"
         # The display weights the words of a line by the line's weight.
         one_by_one = as_document or out is not None or file is not None or layers or heads or queries or not maps
         levels = () if one_by_one else parent_maps(description, maps or ())
@@ -210,6 +208,8 @@ def attend(
     else:
         _show_prediction(answer.prediction, texts, streams.console())
         print(png)
+        if left_out:
+            print(f"limelight: {left_out}", file=sys.stderr)
     return None
 
 

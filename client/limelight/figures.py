@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from limelight.descriptions import Model
+from limelight.descriptions import MapInfo, Model
 from limelight.labels import LabelSet, Region
 from limelight.scale import Scale, scale_of
 from limelight.v1 import values_pb2
@@ -181,6 +181,19 @@ def parent_maps(model: Model, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(each.name for each in model.maps if each.key in nested and each not in asked)
 
 
+def main_map(model: Model) -> MapInfo:
+    """Return the map that shows most at once, as the page opens it, of a model that has maps.
+
+    The words of a document; else one without queries, over a picture where there is one; else one that looks across.
+    """
+    sets = {each.name: each for each in model.label_sets}
+    nested = [each for each in model.maps if each.key in sets and sets[each.key].parent == each.query != ""]
+    pooled = [each for each in model.maps if each.query in sets and sets[each.query].kind == "one"]
+    pictures = [each for each in pooled if each.key in sets and sets[each.key].grid]
+    across = [each for each in model.maps if each.kind == "cross"]
+    return (nested[:1] or pictures[-1:] or pooled[-1:] or across[-1:] or model.maps[-1:])[0]
+
+
 def _seen(each: "AttentionMap", each_head: bool) -> Iterator[DisplayedMap]:
     dense = each.dense()
     dense = dense.mean(axis=3) if dense.ndim == 4 else dense
@@ -317,9 +330,33 @@ def _sentence_rows(one: DisplayedMap, own: Weights | None, sent: values_pb2.Inst
         counts = 1.0 if weight is None else float(np.nan_to_num(weight))
         left_out = None if one.left_out is None else float(one.left_out[position]) * counts
         row = _words(key.take(inside), one.weights[position, inside], sent, weight=weight, left_out=left_out)
+        row = row if len(key.words) else _joined(row)
         first = (_indentation(query, position, sent),) if row.gaps else ()
         rows.append(replace(row, scale=counts, gaps=(*first, *row.gaps[1:])))
     return tuple(rows)
+
+
+def _joined(row: Row) -> Row:
+    """Join the pieces of words of a row whose label set states no words: letters of both cases, digits and `_`."""
+    starts = [
+        place
+        for place, (gap, piece) in enumerate(zip(row.gaps, row.pieces, strict=True))
+        if not place or gap or not (_is_in_word(row.pieces[place - 1][-1:]) and _is_in_word(piece[:1]))
+    ]
+    spans = list(zip(starts, [*starts[1:], len(row.words)], strict=True))
+    weights = [row.weights[begin:end] for begin, end in spans]
+    return replace(
+        row,
+        words=tuple("".join(row.words[begin:end]) for begin, end in spans),
+        pieces=tuple("".join(row.pieces[begin:end]) for begin, end in spans),
+        gaps=tuple(row.gaps[begin] for begin, _ in spans),
+        weights=np.array([np.nan if np.isnan(each).all() else np.nansum(each) for each in weights], np.float32),
+    )
+
+
+def _is_in_word(letter: str) -> bool:
+    """Return whether a letter is part of a word that blanks end; those of scripts without cases may be words alone."""
+    return letter == "_" or letter.isdigit() or letter.lower() != letter.upper()
 
 
 def _sentence(label: str, weight: float, lead: str) -> Row:

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from limelight.base.png import encode_png
 from limelight.base.printing import escape_markup as escape
+from limelight.colours import OVER
 from limelight.figures import Figure, Row, Weights, figures, one_line
 from limelight.scale import FAINT
 
 if TYPE_CHECKING:
     from limelight.maps import AttentionMap
 
-# Legible under black and under white letters, and distinct for people who do not tell red from green.
-_POSITIVE, _NEGATIVE = (27, 158, 119), (217, 95, 2)
 _STRONGEST = 0.85  # opacity of the strongest colour
 _OPEN = 3  # figures that are seen at once; others are folded
 _MOST = 24  # figures
@@ -153,7 +152,7 @@ def _rectangles(
     for (row, column), weight in np.ndenumerate(weights):
         strength = float(strengths[row, column])
         names = f"{queries[row]} → {keys[column]} " if queries else ""
-        red, green, blue = _POSITIVE if strength >= 0 else _NEGATIVE
+        red, green, blue = OVER[strength < 0]
         opacity = abs(strength) * _STRONGEST if abs(strength) >= FAINT else 0.0
         yield (
             f'<rect x="{column * cell:.4g}" y="{row * cell:.4g}" width="{cell:.4g}" height="{cell:.4g}" '
@@ -165,7 +164,7 @@ def _rectangles(
 def _pixels(strengths: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Return the colours of cells: uint8 [row, column, red green blue opacity]."""
     pixels = np.empty((*strengths.shape, 4), np.uint8)
-    pixels[..., :3] = np.where((strengths < 0)[..., None], _NEGATIVE, _POSITIVE)
+    pixels[..., :3] = np.where((strengths < 0)[..., None], OVER[1], OVER[0])
     pixels[..., 3] = np.round(np.abs(strengths) * _STRONGEST * 255)
     return pixels
 
@@ -189,7 +188,7 @@ def _small(text: str) -> str:
 
 
 def _rgba(strength: float) -> str:
-    red, green, blue = _POSITIVE if strength >= 0 else _NEGATIVE
+    red, green, blue = OVER[strength < 0]
     return f"rgba({red},{green},{blue},{abs(strength) * _STRONGEST:.2g})"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Weights below this multiple of equal weights never get the strongest colour.
-_CONTRAST = 4.0
+CONTRAST = 4.0
 # No shade below this strength: noise would shade every word.
 FAINT = 0.02
 
@@ -50,4 +50,4 @@ def scale_of(largest: float, *, signed: bool, equal: float | None) -> Scale:
     """
     if signed or equal is None:
         return Scale(0.0, largest, signed)
-    return Scale(equal, max(largest, min(1.0, _CONTRAST * equal)), is_relative=True)
+    return Scale(equal, max(largest, min(1.0, CONTRAST * equal)), is_relative=True)

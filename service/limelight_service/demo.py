@@ -81,13 +81,14 @@ def _lines(server: "InProcessServer", taken: Sequence[int]) -> Iterator[str]:
     yield "Try, in another terminal (Ctrl-C here to stop):\n"
     name = program()
     yield f"  {name} models{target}"
-    for status in server.models.catalogue.statuses():
-        if status.model is not None and status.is_default:
-            yield f"\n{does(status.model.schema.description)}"
-            for command in commands(status.model.schema.description):
-                yield f"  {name} {command}{target}"
-            if own := own_command(status.model.schema.description):
-                yield f"  # one of yours: {name} {own}{target}"
+    served = [each.model for each in server.models.catalogue.statuses() if each.model is not None and each.is_default]
+    # Those that write come first, as in the page: what each part of an answer comes from is seen at once.
+    for description in sorted((each.schema.description for each in served), key=lambda each: not _writes(each)):
+        yield f"\n{does(description)}"
+        for command in commands(description):
+            yield f"  {name} {command}{target}"
+        if own := own_command(description):
+            yield f"  # one of yours: {name} {own}{target}"
 
 
 def _open_page(server: "InProcessServer") -> str:
@@ -137,8 +138,12 @@ def commands(description: "model_pb2.ModelDescription") -> Iterator[str]:
     """
     examples = [shlex.quote(text) for text in _texts(description)] or ["--example 0"]
     yield f"attend {description.name} {examples[0]}{_drawn(description)}"
-    if any(each.HasField("sequence") for each in description.results):
+    if _writes(description):
         yield from (f"generate {description.name} {example}" for example in examples[1:] or examples)
+
+
+def _writes(description: "model_pb2.ModelDescription") -> bool:
+    return any(each.HasField("sequence") for each in description.results)
 
 
 def own_command(description: "model_pb2.ModelDescription") -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import limelight
+from limelight.colours import OVER
 from limelight.figures import figures
 from limelight.labels import plain
 from limelight.scale import FAINT
@@ -118,7 +119,7 @@ def test_a_matrix_is_cells_or_one_picture_or_rows_by_its_size():
 
 def test_signed_values_scores_and_missing_ones_are_shown():
     signed = drawn(one_row([-0.5, 0.25], ["a", "b"], signed=True, normalised=False))
-    assert any("217,95,2" in (attributes.get("style") or "") for _, attributes in signed.elements)
+    assert any("{},{},{}".format(*OVER[1]) in (attributes.get("style") or "") for _, attributes in signed.elements)
     absent = square(3, weights=np.full((1, 3, 3), np.finfo(np.float32).min), quantity="scores")
     assert sum("left out" in text for text in drawn(absent).texts) == 9
     nothing = plain("t", "tokens", [])

@@ -12,6 +12,8 @@ import pytest
 from limelight.security import Security
 from limelight.view.server import PageServer
 from limelight.view.upstream import upstream_at
+from limelight_service.demo import DEMO
+from limelight_service.supervisor.in_process import InProcessServer
 from tests.kit import bundles
 from tests.kit.serving import free_port, serving
 
@@ -41,6 +43,13 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     bundles.tiny(folder, "long", max_tokens=LONG, max_characters=50_000)
     with serving(folder, http_port=free_port()) as running:
         yield running.server.http_url.removeprefix("http://")
+
+
+@pytest.fixture(scope="package")
+def demo() -> Iterator[tuple[PageServer, InProcessServer]]:
+    """The page of the five demo models, and their server."""
+    with serving(DEMO, http_port=free_port()) as running, page_of(running.server.http_url[7:]) as page:
+        yield page, running.server
 
 
 @pytest.fixture(scope="package")

@@ -4,8 +4,9 @@ import base64
 import io
 import json
 import re
+import tempfile
 import wave
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
@@ -15,11 +16,16 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+import limelight
 from limelight.cli import main
 from limelight.security import Security
+from limelight.view.server import PageServer
 from limelight_export.pipeline import export_model
+from limelight_service.demo import print_commands
+from limelight_service.supervisor.in_process import InProcessServer
 from tests.kit import small
 from tests.kit.serving import eventually, free_port, serving
 from tests.view.conftest import LONG, Opened, page_of
@@ -52,6 +58,36 @@ def test_a_first_visit_shows_an_answer_and_its_attention_on_a_narrow_screen_too(
         assert tab.locator(".unit").count() or tab.locator("canvas").count()
     tab = opened("model=tiny&map=encoder.0.self&in.text=the cat sat on the mat", **options)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 360, "without scrolling to the side"
+
+
+def test_the_demo_begins_with_the_models_that_write(
+    opened: Opened, demo: tuple[PageServer, InProcessServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_commands(demo[1])
+    printed = re.findall("^  ([a-z]+): ", capsys.readouterr().out, re.MULTILINE)
+    assert printed == ["dates", "numbers", "canvas", "digits", "slips"]
+    tab = opened(server=demo[0])
+    assert "model=dates" in tab.evaluate("location.hash") and tab.locator(".headline").inner_text() == "1789-07-14"
+    seven = words(tab, "Queries").nth(6)  # the month's second digit
+    seven.hover()
+    shaded = tab.locator(f"[aria-label^='Keys'] {SHADED}").all_inner_texts()
+    assert seven.inner_text() == "7" and shaded and set("".join(shaded)) <= set("juillet")
+    about = tab.locator(".about")
+    about.locator("summary").click()
+    assert "ISO 8601" in about.inner_text() and "text: One date with its year" in about.inner_text()
+
+
+@pytest.mark.parametrize("width", [320, 400, 900, 1600])
+def test_heads_are_a_grid_of_layers_at_any_width(
+    opened: Opened, demo: tuple[PageServer, InProcessServer], width: int
+) -> None:
+    tab = opened("model=numbers", server=demo[0], viewport={"width": width, "height": 900})
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    boxes = tab.locator(".thumb").evaluate_all("all => all.map(each => each.getBoundingClientRect().toJSON())")
+    assert len(boxes) == 6 * 4 and all(each["width"] >= 20 for each in boxes)
+    lefts = [sorted({round(each["left"]) for each in boxes[head::4]}) for head in range(4)]
+    tops = [sorted({round(each["top"]) for each in boxes[first : first + 4]}) for first in range(0, 24, 4)]
+    assert all(len(each) == 1 for each in lefts + tops) and lefts == sorted(lefts) and tops == sorted(tops)
 
 
 def test_a_typed_text_is_answered_with_how_sure_the_model_is(opened: Opened) -> None:
@@ -167,13 +203,31 @@ def test_documents_have_two_levels(opened: Opened) -> None:
     assert tab.locator(f".nested {SHADED}").count()
 
 
+def test_a_misspelt_keyword_lights_up_as_a_whole_word_everywhere(
+    opened: Opened, demo: tuple[PageServer, InProcessServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, server = demo
+    for typo in ("retrun", "whiel"):
+        text = "def count(end):\n    at = 0\n    while at < end:\n        at += 1\n    return at\n"
+        text = text.replace({"retrun": "return", "whiel": "while"}[typo], typo)
+        tab = opened(f"model=slips&in.document={quote(text)}", server=page)
+        assert tab.locator(f".nested {SHADED}").all_inner_texts() == [typo]
+        assert "misspelt keyword" in tab.locator(".bar").first.inner_text()
+        tab.locator(f".nested {SHADED}").hover()
+        assert tab.locator(".readout").inner_text().startswith(f"“{typo}”: ")
+        tab.get_by_label("whole words").uncheck()
+        assert typo not in tab.locator(".nested .unit").all_inner_texts()  # its pieces
+        assert main(["attend", "slips", text, "--map", "word", "--target", server.address]) == 0
+        words = dict(re.findall(r"(\w+)\(([\d.]+)\)", capsys.readouterr().out))
+        assert float(words[typo]) > 0.9 and words["count"] == "0.0000"
+
+
 def test_a_dropped_picture_is_answered_with_its_patches_shaded(opened: Opened, tmp_path: Path) -> None:
     Image.new("L", (8, 8), 200).save(tmp_path / "grey.png")
     tab = opened("model=picture")
     tab.locator("input[type=file]").set_input_files(tmp_path / "grey.png")
     tab.get_by_role("button", name="Run").click()
-    tab.locator(".picture canvas").wait_for()
-    assert "example" not in tab.evaluate("location.hash")
+    assert eventually(lambda: "example" not in tab.evaluate("location.hash"))
     box = tab.locator(".picture canvas").bounding_box()
     tab.mouse.move(box["x"] + 5, box["y"] + 5)
     assert "r0c0" in tab.locator(".readout").inner_text()
@@ -300,12 +354,23 @@ def test_a_model_without_maps_says_so(opened: Opened) -> None:
 
 
 def test_what_the_server_refuses_is_told(opened: Opened) -> None:
-    tab = opened("model=tiny")
+    tab = opened("model=tiny&map=encoder.0.self&in.text=the cat sat")
     tab.errors.clear()
+    results = tab.locator(".results").inner_text()
     tab.locator("textarea").fill("the " * 300)
     tab.get_by_role("button", name="Run").click()
     tab.locator(".problem").wait_for()
     assert "500" in (problem := tab.locator(".problem").inner_text()) and problem.startswith("text ")
+    # The answer before stays, and what is opened of it is of its input.
+    assert "Below is the last answer" in problem and tab.locator(".results").inner_text() == results
+    for name in ("encoder.1.self", "pool"):
+        tab.locator("[data-part=map]").select_option(name)
+        tab.wait_for_url(re.compile(f"map={name}"))
+        assert eventually(lambda: "cat" in words(tab).all_inner_texts()) and words(tab).count() < 9
+    tab.locator("textarea").fill("a dog")
+    tab.keyboard.press("Control+Enter")
+    words(tab).get_by_text("dog", exact=True).wait_for()
+    assert not tab.locator(".problem:visible").count()
     tab.errors.clear()  # Chromium reports the status of the answer
     assert "no model nothing" in opened("model=nothing").locator(".problem").inner_text()
 
@@ -323,6 +388,107 @@ def test_two_inputs_are_compared_with_their_difference(opened: Opened) -> None:
     assert again.locator("#difference .panel").count() == 1
 
 
+@pytest.fixture(scope="module")
+def changeable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PageServer, InProcessServer]]:
+    """The page of a model that takes interventions, and its server."""
+    folder = tmp_path_factory.mktemp("changeable")
+    torch.manual_seed(0)
+    export_model(small.trained("vit"), folder, interventions=True)
+    with serving(folder, http_port=free_port()) as running, page_of(running.server.http_url[7:]) as page:
+        yield page, running.server
+
+
+def test_a_head_is_masked_and_the_answer_compared_with_that_of_all_heads(
+    opened: Opened, changeable: tuple[PageServer, InProcessServer]
+) -> None:
+    page, server = changeable
+    with limelight.Client(server.address) as client:
+        example = client.model("vit").examples[0]
+        usual = client.predict("vit", example)
+        masked = [limelight.scale_heads("encoder.0.self", {1: 0})]
+        changed = client.predict("vit", example, interventions=masked)
+    tab = opened("model=vit&example=0&map=encoder.0.self&head=1", server=page)
+    button = tab.get_by_role("button", name="Mask this head")
+    assert button.get_attribute("aria-pressed") == "false" and not tab.locator(".masks").count()
+    button.click()
+    tab.wait_for_url(re.compile("mask=encoder.0.self%3A1"))
+    assert "Answered without encoder.0.self head 1" in tab.locator(".masks").inner_text()
+    assert button.get_attribute("aria-pressed") == "true" and tab.locator(".thumb.masked").count() == 1
+    rows = compared(tab)
+    for answer, column in ((changed, 0), (usual, 1)):
+        for each in answer.classes[:3]:
+            shown = float(re.sub("[^0-9.]", "", rows[each.label][column]))
+            assert shown == pytest.approx(100 * each.probability, abs=0.051)
+    again = opened(tab.evaluate("location.hash").removeprefix("#"), server=page)
+    assert compared(again) == rows
+    tab.locator("[data-part=head]").select_option("")  # the mean of all heads is none that can be masked
+    assert eventually(lambda: not button.is_visible())
+    tab.get_by_role("button", name="Use all heads").click()
+    assert eventually(lambda: not tab.locator(".masks").count() and "mask=" not in tab.evaluate("location.hash"))
+    assert not tab.locator(".problem:visible").count()
+
+
+def test_the_rollout_of_a_stack_is_a_map_of_its_own(
+    opened: Opened, changeable: tuple[PageServer, InProcessServer]
+) -> None:
+    page, server = changeable
+    with limelight.Client(server.address) as client:
+        example = client.model("vit").examples[0]
+        layers = client.attend("vit", example, maps="encoder.*.self", reduce="mean").maps
+    expected = np.eye(layers[0].weights.shape[-1])
+    for each in layers:
+        expected = (0.5 * each.weights[0] + 0.5 * np.eye(len(expected))) @ expected
+    tab = opened("model=vit&example=0&map=encoder.rollout", server=page)
+    assert len(layers) > 1 and "Abnar and Zuidema" in tab.locator("[data-part=summary]").inner_text()
+    weights = json.loads(saved_text(tab, "JSON"))["weights"]
+    np.testing.assert_allclose(weights, expected, atol=1e-4)
+    assert not tab.get_by_role("button", name="Mask this head").is_visible()
+    # A model without two layers over the same entries has none, nor has a copy without a server.
+    assert "rollout" not in opened("model=paper").locator("[data-part=map]").inner_text()
+
+
+def compared(tab: Any) -> dict[str, list[str]]:
+    """The rows of the table of what is compared, by their names."""
+    rows = [each.locator("td").all_inner_texts() for each in tab.locator(".compared tr").all()[1:]]
+    return dict(zip(tab.locator(".compared th[scope=row]").all_inner_texts(), rows, strict=True))
+
+
+def test_texts_of_other_lengths_are_compared_by_what_they_have(
+    opened: Opened, demo: tuple[PageServer, InProcessServer]
+) -> None:
+    """Answers and measures of any; entries that are in both; and equal parts where little is."""
+    asked = (
+        "model=numbers&map=decoder.1.cross&in.text=siebenundvierzig&b.model=numbers&b.map=decoder.1.cross&b.in.text="
+    )
+    tab = opened(f"{asked}vierzig", server=demo[0])
+    rows = compared(tab)
+    assert rows["text"][:2] == ["47", "40"] and len(rows["evenness of the weights"]) == 3
+    note = tab.locator("#difference-note").inner_text()
+    assert "7 of 16 and 7 are in both" in note and "of the weight is there, in the second 1." in note
+    assert words(tab.locator("#difference")).all_inner_texts() == list("vierzig")
+    # The same numbers as by hand: the weights of the first at its last seven letters minus those of the second.
+    with limelight.Client(demo[1].address) as client:
+        weights = [
+            client.attend("numbers", text, maps="decoder.1.cross", reduce="mean")["decoder.1.cross"].weights[0]
+            for text in ("siebenundvierzig", "vierzig")
+        ]
+    words(tab.locator("#difference"), "Queries").first.hover()
+    expected = np.abs(weights[0][:, -7:] - weights[1]).max()
+    shown = float(tab.locator("#difference .ends").inner_text().partition(" to ")[2])
+    assert shown == pytest.approx(expected, rel=0.01)
+    parts = opened(f"{asked}forty-two", server=demo[0])
+    assert "cut into 8 equal parts" in parts.locator("#difference-note").inner_text()
+    assert words(parts.locator("#difference")).all_inner_texts() == [f"part {each}" for each in range(1, 9)]
+    other = opened("model=numbers&b.model=canvas", server=demo[0])
+    assert compared(other)["answer"][0].startswith("47 (") and compared(other)["answer"][1].startswith("six (")
+    assert "different things" in other.locator("#difference-note").inner_text()
+    lines = opened("model=slips&b.model=slips&b.example=1", server=demo[0])
+    assert (
+        compared(lines)["misspelt keyword"][2].startswith("+")
+        and "=" in words(lines.locator("#difference")).all_inner_texts()
+    )
+
+
 def saved(tab: Any, name: str, folder: Path) -> Path:
     """Save what is shown in a form."""
     tab.locator(".menu summary").click()
@@ -330,6 +496,11 @@ def saved(tab: Any, name: str, folder: Path) -> Path:
         tab.locator("#save").get_by_role("button", name=name).click()
     download.value.save_as(folder / download.value.suggested_filename)
     return folder / download.value.suggested_filename
+
+
+def saved_text(tab: Any, name: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        return saved(tab, name, Path(folder)).read_text()
 
 
 def test_a_view_is_saved_in_four_forms(opened: Opened, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ import trustme
 from limelight.base.errors import InputError
 from limelight.cli import main
 from limelight.security import Security
-from limelight.view.server import PageServer, page_files
+from limelight.view.files import page_files
+from limelight.view.server import PageServer
 from limelight.view.upstream import upstream_at
 from tests.kit.serving import eventually, free_port
 from tests.view.conftest import page_of

@@ -1,6 +1,7 @@
 """`limelight attend`."""
 
 import importlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from limelight.cli.input_texts import input_lines, input_texts
 from limelight.cli.inputs import read_instance
 from limelight.cli.intervention_options import read_interventions
 from limelight.cli.render_terminal import print_figures
-from limelight.figures import Figure, Shape, figures, parent_maps
+from limelight.figures import Figure, Shape, figures, main_map, parent_maps
 from limelight.predictions import Prediction
 from limelight.records import json_types
 from limelight.requests import AttendOptions, Generation
@@ -145,8 +146,15 @@ def attend(
     several = None
     if sequences > 1:
         several = Generation(strategy="beam", beams=max(_BEAMS, sequences), hypotheses=sequences)
+    left_out = ""
     with connection.client() as client:
         description = client.model(model, version)
+        is_selected = maps or layers or heads or queries or groups or query_groups or rollout
+        if png is not None and description.maps and not (is_selected or as_document or quantity != "weights"):
+            # One good picture rather than all maps, of which many models have dozens.
+            maps = [main_map(description).name]
+            if len(description.maps) > 1:
+                left_out = f"--png draws {maps[0]}; --map '*' draws all {len(description.maps)} maps"
         # The display weights the words of a line by the line's weight.
         one_by_one = as_document or out is not None or file is not None or layers or heads or queries or not maps
         levels = () if one_by_one else parent_maps(description, maps or ())
@@ -200,6 +208,8 @@ def attend(
     else:
         _show_prediction(answer.prediction, texts, streams.console())
         print(png)
+        if left_out:
+            print(f"limelight: {left_out}", file=sys.stderr)
     return None
 
 

@@ -1,10 +1,11 @@
 """Styles of strengths on a terminal, by the number of its colours.
 
 With 256 colours or all of them, a strength has the nearest colour of `colours.colour`. With 8 or 16, nearest colours
-would not be in order, so that strengths have a few steps of the first eight colours: on a dark background blue, green,
-yellow, white, on a light one yellow, green, blue, black. Negative values are red and magenta.
+would not be in order, so that strengths have a few steps of the first eight colours: on a dark background blue, cyan,
+white, on a light one cyan, blue, black. Negative values are red and yellow.
 """
 
+import os
 from bisect import bisect_right
 from dataclasses import dataclass
 
@@ -12,12 +13,15 @@ from rich.color import Color
 from rich.console import Console
 from rich.style import Style
 
-from limelight.cli.colours import FAINT, colour, is_light, text_colour
+from limelight.colours import colour, text_colour
+from limelight.scale import FAINT
 
-_BLACK, _RED, _GREEN, _YELLOW, _BLUE, _MAGENTA, _WHITE = 0, 1, 2, 3, 4, 5, 7
-_FEW_ON_DARK = ((_BLUE, _GREEN, _YELLOW, _WHITE), (_RED, _MAGENTA))
-_FEW_ON_LIGHT = ((_YELLOW, _GREEN, _BLUE, _BLACK), (_MAGENTA, _RED))
-_LIGHT_COLOURS = {_GREEN, _YELLOW, _WHITE}  # black is legible on them
+_BLACK, _RED, _YELLOW, _BLUE, _CYAN, _WHITE = 0, 1, 3, 4, 6, 7
+_FEW_ON_DARK = ((_BLUE, _CYAN, _WHITE), (_RED, _YELLOW))
+_FEW_ON_LIGHT = ((_CYAN, _BLUE, _BLACK), (_YELLOW, _RED))
+_LIGHT_COLOURS = {_CYAN, _YELLOW, _WHITE}  # black is legible on them
+# Light among the sixteen colours that a terminal numbers.
+_LIGHT = {"7", "9", "10", "11", "12", "13", "14", "15"}
 
 
 @dataclass(frozen=True)
@@ -57,3 +61,8 @@ def palette_of(console: Console) -> Palette:
     """Return the palette of a console with colours."""
     few = console.color_system not in ("256", "truecolor")
     return Palette(few, is_light())
+
+
+def is_light() -> bool:
+    """Return whether the terminal says that its background is light; without a word of it, it is dark."""
+    return os.environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT

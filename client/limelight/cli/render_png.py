@@ -9,21 +9,24 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageOps, UnidentifiedImageError
 
 from limelight.base.commands import CommandError
-from limelight.cli.colours import FAINT, colour, text_colour
 from limelight.cli.drawing import INK, PAPER, QUIET, Font, load_font, wrap_text
 from limelight.cli.render_terminal import caption
+from limelight.colours import OPACITIES, OVER, colour, text_colour
 from limelight.figures import Figure, GridHeatmap, Weights, lines_of, one_line
 from limelight.files import write_file
 from limelight.labels import Region
-from limelight.scale import Scale
+from limelight.scale import FAINT, Scale
 
 _MARGIN, _TEXT_WIDTH, _LINE = 16, 760, 22
 # Minimum width of a heading with long texts; maximum number of lines of a text.
 _HEADING, _HEADING_LINE, _HEADING_LINES = 480, 26, 3
 _LARGEST_CELL, _LABELLED_CELL = 24, 11
-# Length of a grid's longer side in pixels.
-_GRID = 224
-_RAMP = 120  # of a scale
+# Length of a grid's longer side in pixels, a multiple of most numbers of cells.
+_GRID = 336
+_BETWEEN = (128, 128, 128, 90)  # lines between cells over a picture
+_RAMP = 160  # of a scale
+_FRAME = (213, 218, 225)
+_ABSENT = (232, 235, 239)  # cells without a number, which differ from those of weight 0
 _MOST_PIXELS = 40_000_000
 
 
@@ -39,14 +42,14 @@ def save(
         CommandError: the picture would be too large.
         OSError: the file cannot be written.
     """
-    # The sent image is drawn once, beside its first map.
-    pictures: list[Image.Image] = []
-    is_there = False
-    for figure in figures:
-        pictures.append(_panel(figure, image, alone=not is_there))
-        is_there = is_there or figure.heat is not None
+    photograph, figures = _open(image) if image else None, list(figures)
+    over = [figure.heat for figure in figures if figure.heat is not None and photograph is not None]
+    pictures = [_panel(figure, photograph, alone=len(over) == 1) for figure in figures]
     if not pictures:
         raise CommandError("the answer has no maps to draw")
+    # The sent image stands once on the sheet, beside its only map or after several.
+    if photograph is not None and len(over) > 1:
+        pictures.append(_overlaid(over[0], photograph, figures[0].scale)[0])
     texts = {one_line(name): one_line(" ".join(text.split())) for name, text in (heading or {}).items()}
     sheet = _with_heading(_arrange(pictures), texts)
     # Write the file atomically.
@@ -55,14 +58,14 @@ def save(
     write_file(path, buffer.getvalue())
 
 
-def _panel(figure: Figure, image: bytes | None, *, alone: bool) -> Image.Image:
+def _panel(figure: Figure, photograph: Image.Image | None, *, alone: bool) -> Image.Image:
     if figure.heat is not None:
-        body = _grid(figure, figure.heat, image, alone=alone)
+        body = _grid(figure, figure.heat, photograph, alone=alone)
     elif figure.matrix is not None:
         body = _matrix(figure.matrix.weights, figure.matrix.queries, figure.matrix.keys, figure.scale)
     else:
         body = _shaded(figure)
-    scale = _scale(figure)
+    scale = _scale(figure, is_over=figure.heat is not None and photograph is not None)
     font, small = load_font(15), load_font(12)
     width = max(
         body.width,
@@ -92,7 +95,7 @@ def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str], scale
     left = 8 + _widest(queries, font) if labelled else 0
     top = 8 + _widest(keys, font) if labelled else 0
     picture = Image.new("RGB", (left + columns * cell, top + rows * cell), PAPER)
-    picture.paste(_cells(weights, cell, scale, on_light=True), (left, top))
+    picture.paste(_cells(weights, cell, scale), (left, top))
     if labelled:
         draw = ImageDraw.Draw(picture)
         for row, label in enumerate(queries):
@@ -106,17 +109,16 @@ def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str], scale
     return picture
 
 
-def _grid(figure: Figure, heat: GridHeatmap, image: bytes | None, *, alone: bool) -> Image.Image:
-    """Draw the cells of a grid; with an image, also the image and its overlay."""
+def _grid(figure: Figure, heat: GridHeatmap, photograph: Image.Image | None, *, alone: bool) -> Image.Image:
+    """Draw the cells of a grid; with an image, the cells over it; alone: and the image beside them."""
     rows, columns = heat.cells.shape
-    photograph = _open(image) if image else None
     if photograph is None:
         cell = max(1, _GRID // max(rows, columns))
         _check_size(rows * cell, columns * cell)
         drawn = [_cells(heat.cells, cell, figure.scale)]
     else:
         drawn = _overlaid(heat, photograph, figure.scale)
-        drawn = drawn if alone or len(drawn) < 3 else drawn[1:]
+        drawn = drawn if alone else drawn[-1:]
     note = caption(heat)
     width, height = sum(each.width for each in drawn) + 8 * (len(drawn) - 1), max(each.height for each in drawn)
     picture = Image.new("RGB", (width, height + _LINE), PAPER)
@@ -129,7 +131,7 @@ def _grid(figure: Figure, heat: GridHeatmap, image: bytes | None, *, alone: bool
 
 
 def _overlaid(heat: GridHeatmap, photograph: Image.Image, scale: Scale) -> list[Image.Image]:
-    """Draw the image, the image overlaid with the cells, and the cells, at one scale."""
+    """Draw the image, and the image overlaid with the cells, at one scale."""
     region = heat.region or Region(0, 0, photograph.width, photograph.height)
     # Padding makes the cells larger than the image, cropping makes them smaller.
     left, top = min(0.0, region.left), min(0.0, region.top)
@@ -139,18 +141,24 @@ def _overlaid(heat: GridHeatmap, photograph: Image.Image, scale: Scale) -> list[
         return [_cells(heat.cells, max(1, _GRID // max(heat.cells.shape)), scale)]
     zoom = min(_GRID / max(wide, high), 3 * _GRID / max(right - left, bottom - top))
     size = max(1, round(wide * zoom)), max(1, round(high * zoom))
-    cells = _cells(heat.cells, 1, scale).resize(size, Image.Resampling.NEAREST)
     whole = Image.new("RGB", (max(1, round((right - left) * zoom)), max(1, round((bottom - top) * zoom))), PAPER)
     method = Image.Resampling.BICUBIC if photograph.width > 64 else Image.Resampling.NEAREST
     shown = max(1, round(photograph.width * zoom)), max(1, round(photograph.height * zoom))
     whole.paste(photograph.resize(shown, method), (round(-left * zoom), round(-top * zoom)))
     place = round((region.left - left) * zoom), round((region.top - top) * zoom)
     covered = whole.copy()
-    under = whole.crop((*place, place[0] + size[0], place[1] + size[1]))
     # Cells without weight show the image unchanged.
-    there = Image.fromarray(~np.isnan(heat.cells)).resize(size, Image.Resampling.NEAREST)
-    covered.paste(Image.blend(under, cells, 0.6), place, there)
-    return [whole, covered, cells]
+    cells = _translucent(scale.strengths(heat.cells)).resize(size, Image.Resampling.NEAREST)
+    covered.paste(cells, place, cells)
+    rows, columns = heat.cells.shape
+    lines = Image.new("RGBA", size)
+    draw = ImageDraw.Draw(lines)
+    for row in range(1, rows if size[1] >= 4 * rows else 0):
+        draw.line((0, row * size[1] // rows, size[0], row * size[1] // rows), _BETWEEN)
+    for column in range(1, columns if size[0] >= 4 * columns else 0):
+        draw.line((column * size[0] // columns, 0, column * size[0] // columns, size[1]), _BETWEEN)
+    covered.paste(lines, place, lines)
+    return [whole, covered]
 
 
 def _shaded(figure: Figure) -> Image.Image:
@@ -192,35 +200,38 @@ def _shaded(figure: Figure) -> Image.Image:
     return picture
 
 
-def _scale(figure: Figure) -> Image.Image:
-    """Draw the colour scale with the values at its ends."""
+def _scale(figure: Figure, *, is_over: bool) -> Image.Image:
+    """Draw the colour scale with the values at its ends; is_over: the translucent one of cells over a picture."""
     font = load_font(12)
     low, high = figure.scale.ends
     left = round(font.getlength(low)) + 6
     picture = Image.new("RGB", (left + _RAMP + 6 + round(font.getlength(high)), _LINE), PAPER)
     ramp = np.linspace(-1.0 if figure.signed else 0.0, 1.0, _RAMP, dtype=np.float32)[None]
-    cells = _cells(ramp, 1, Scale(0.0, 1.0, figure.signed), on_light=figure.heat is None)
-    picture.paste(cells.resize((_RAMP, 10)), (left, 6))
+    cells = _translucent(ramp) if is_over else _cells(ramp, 1, Scale(0.0, 1.0, figure.signed))
+    cells = cells.resize((_RAMP, 10))
+    picture.paste(cells, (left, 6), cells if is_over else None)
     draw = ImageDraw.Draw(picture)
+    draw.rectangle((left - 1, 5, left + _RAMP, 16), outline=_FRAME)
     draw.text((0, 11), low, QUIET, font, anchor="lm")
     draw.text((left + _RAMP + 6, 11), high, QUIET, font, anchor="lm")
     return picture
 
 
 def _arrange(pictures: Sequence[Image.Image], width: int = 1600) -> Image.Image:
-    """Arrange panels from left to right, then down."""
-    width = max(width, *(picture.width + 2 * _MARGIN for picture in pictures))
-    places, x, y, tall, used = [], _MARGIN, _MARGIN, 0, 0
-    for picture in pictures:
-        if x > _MARGIN and x + picture.width + _MARGIN > width:
-            x, y, tall = _MARGIN, y + tall + _MARGIN, 0
-        places.append((x, y))
-        x, tall = x + picture.width + _MARGIN, max(tall, picture.height)
-        used = max(used, x)
-    _check_size(y + tall + _MARGIN, used)
-    sheet = Image.new("RGB", (used, y + tall + _MARGIN), PAPER)
-    for picture, place in zip(pictures, places, strict=True):
-        sheet.paste(picture, place)
+    """Arrange panels from left to right, then down, in columns as wide as the widest panel of each."""
+    for count in range(len(pictures), 0, -1):
+        rows = [pictures[first : first + count] for first in range(0, len(pictures), count)]
+        wide = [max(row[column].width for row in rows if column < len(row)) for column in range(count)]
+        if sum(wide) + _MARGIN * (count + 1) <= width:
+            break
+    tall = [max(each.height for each in row) for row in rows]
+    size = sum(wide) + _MARGIN * (len(wide) + 1), sum(tall) + _MARGIN * (len(rows) + 1)
+    _check_size(size[1], size[0])
+    sheet = Image.new("RGB", size, PAPER)
+    for number, row in enumerate(rows):
+        for column, picture in enumerate(row):
+            left, top = sum(wide[:column]) + _MARGIN * (column + 1), sum(tall[:number]) + _MARGIN * (number + 1)
+            sheet.paste(picture, (left, top))
     return sheet
 
 
@@ -246,11 +257,21 @@ def _with_heading(sheet: Image.Image, heading: Mapping[str, str]) -> Image.Image
     return whole
 
 
-def _cells(weights: Weights, cell: int, scale: Scale, *, on_light: bool = False) -> Image.Image:
-    """Draw cells; over pictures in colours for a dark background, so that large weights light up."""
-    palette = np.array([colour(step / 255, on_light=on_light) for step in range(-255, 256)], np.uint8)
+def _translucent(strengths: Weights) -> Image.Image:
+    """Draw a pixel for each strength [row, column], to be laid over a picture."""
+    least, most = OPACITIES
+    pixels = np.zeros((*strengths.shape, 4), np.uint8)
+    pixels[..., :3] = np.where((strengths < 0)[..., None], OVER[1], OVER[0])
+    is_seen = np.abs(strengths) >= FAINT
+    pixels[..., 3] = np.where(is_seen, np.rint(255 * (least + (most - least) * np.abs(strengths))), 0)
+    return Image.fromarray(pixels)
+
+
+def _cells(weights: Weights, cell: int, scale: Scale) -> Image.Image:
+    """Draw cells of a size in pixels; those without a number are grey."""
+    palette = np.array([colour(step / 255, on_light=True) for step in range(-255, 256)], np.uint8)
     shades = palette[255 + np.rint(scale.strengths(weights) * 255).astype(int)]
-    shades[np.isnan(weights)] = PAPER
+    shades[np.isnan(weights)] = _ABSENT
     return Image.fromarray(shades.repeat(cell, axis=0).repeat(cell, axis=1))
 
 

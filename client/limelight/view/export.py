@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from limelight.base.errors import Internal
 from limelight.files import file_name, write_file
-from limelight.view.server import page_files
+from limelight.view.files import page_files
 from limelight.view.upstream import Upstream, read_error, read_whole
 
 

@@ -15,18 +15,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import resources
 from socket import AF_INET, AF_INET6, MSG_PEEK, SHUT_WR
 from typing import Any
 
+from limelight.view.files import page_files
 from limelight.view.heads import Heads
 from limelight.view.refusals import RefusedError
 from limelight.view.upstream import MOST_BYTES, Upstream
 
 KEY_HEADER = "X-Limelight-Key"
-_MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' blob: data:; media-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -136,16 +134,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-@cache
-def page_files() -> Mapping[str, tuple[str, bytes]]:
-    """Return media type and content of each file of the page, by path."""
-    found = {}
-    for each in (resources.files("limelight.view") / "page").iterdir():
-        if kind := _MEDIA_TYPES.get(each.name.rpartition(".")[2]):
-            found[f"/{each.name}"] = (f"{kind}; charset=utf-8", each.read_bytes())
-    return found | {"/": found["/index.html"]}
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from limelight.labels import Grid, LabelSet
 from limelight.maps import AttentionMap, find
 from limelight.predictions import Boxes, Prediction
 from limelight.records import json_types
+from limelight.view.files import page_files
 
 _ENTRY = "widget.js"
 # Messages between a kernel and a notebook are kept below about 10 MB.
@@ -82,18 +82,17 @@ def widget(answer: Attended | AttentionMap, names: str = "*", *, image: Any = No
 @cache
 def _module() -> str:
     """Return the page's modules that the widget needs as one, which anywidget loads."""
-    page = resources.files("limelight.view") / "page"
     found: dict[str, str] = {}
 
     def read(name: str) -> None:
-        source = (page / name).read_text(encoding="utf-8")
+        source = page_files()[f"/{name}"][1].decode()
         for line in source.splitlines():
             if line.startswith(("import ", "} from ")) and (each := line.split('"./')[1].rstrip('";')) not in found:
                 read(each)
         found[name] = source
 
     read(_ENTRY)
-    css = (page / "view.css").read_text(encoding="utf-8")
+    css = page_files()["/view.css"][1].decode()
     return _LOADER % (json.dumps(list(found.items())), json.dumps(css), _ENTRY)
 
 

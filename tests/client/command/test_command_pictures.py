@@ -9,7 +9,7 @@ from PIL import Image
 
 import limelight
 from limelight.cli import drawing, render_png
-from limelight.cli.colours import colour
+from limelight.colours import OPACITIES, OVER, RAMPS, colour
 from limelight.figures import Figure, GridHeatmap
 from tests.client import served
 from tests.client.command.people import Run
@@ -24,12 +24,21 @@ def test_a_grid_cut_by_top_k_has_gaps(run: Run, picture: Path, tmp_path: Path):
     lines = run(*asked)[1].splitlines()
     assert " ".join(lines[4:9]).split() == ["[class]", *shown]
     assert lines[9] == f"left out: {1 - weights[kept].sum():.4f}"
-    path, gaps = tmp_path / "a.png", 16 - kept[1:].sum()
+    path = tmp_path / "a.png"
     assert run(*asked, "--png", path)[0] == 0
-    cells = read(path, below=1)[44 : 44 + 224, -240:-16]
-    assert (cells == 255).all(axis=2).sum() == gaps * 56 * 56, "what was left out is blank"
-    first, covered = (read(path, below=1)[44 : 44 + 224, x : x + 224] for x in (16, 16 + 224 + 8))
-    assert ((first == covered).all(axis=2)).sum() >= gaps * 56 * 56, "and leaves the picture as it is"
+    first, covered = (read(path, below=1)[44 : 44 + 336, x : x + 336] for x in (16, 16 + 336 + 8))
+    same = (first == covered).all(axis=2).reshape(4, 84, 4, 84)[:, 2:-2, :, 2:-2]  # between the lines
+    seen = kept[1:] & (np.array([served.strength(each, 1 / 17) for each in weights[1:]]) >= 0.02)
+    assert (same.all(axis=(1, 3)).ravel() == ~seen).all(), "what was left out leaves the picture as it is"
+
+
+def test_cells_without_a_number_differ_from_those_without_weight(tmp_path: Path):
+    cells = np.array([[0, np.nan], [1, -1]], np.float32)
+    render_png.save([Figure("", heat=GridHeatmap(cells, ()))], tmp_path / "a.png")
+    drawn = read(tmp_path / "a.png")[44 : 44 + 336, 16 : 16 + 336]
+    places = [drawn[row, column].tolist() for row in (84, 252) for column in (84, 252)]
+    light = RAMPS["light"]
+    assert places[0] == [255] * 3 != places[1] and places[2:] == [list(light[0][-1]), list(light[1][-1])]
 
 
 def test_cells_reach_beyond_a_picture_that_was_padded(tmp_path: Path):
@@ -38,9 +47,9 @@ def test_cells_reach_beyond_a_picture_that_was_padded(tmp_path: Path):
     Image.new("RGB", (100, 50), (0, 0, 255)).save(image, "PNG")
     heat = GridHeatmap(np.ones((4, 4), np.float32), (), limelight.Region(0, -25, 100, 75))
     render_png.save([Figure("", heat=heat)], tmp_path / "a.png", image=image.getvalue())
-    drawn = read(tmp_path / "a.png")[44 : 44 + 224, 16 : 16 + 224]
-    assert (drawn[56:168] == [0, 0, 255]).all(), "the picture stands in the middle"
-    assert (drawn[:56] == 255).all() and (drawn[168:] == 255).all(), "above and below is what was padded"
+    drawn = read(tmp_path / "a.png")[44 : 44 + 336, 16 : 16 + 336]
+    assert (drawn[84:252] == [0, 0, 255]).all(), "the picture stands in the middle"
+    assert (drawn[:84] == 255).all() and (drawn[252:] == 255).all(), "above and below is what was padded"
 
 
 def read(path: Path, *, below: int = 0) -> np.ndarray:
@@ -50,9 +59,9 @@ def read(path: Path, *, below: int = 0) -> np.ndarray:
     return np.asarray(picture.convert("RGB")).astype(int)[16 + 26 * below if below else 0 :]
 
 
-def drawn(strength: float, *, on_light: bool = True) -> tuple[int, int, int]:
+def drawn(strength: float) -> tuple[int, int, int]:
     """The colour of a strength in a picture, which has 255 of them."""
-    return colour(round(strength * 255) / 255, on_light=on_light)
+    return colour(round(strength * 255) / 255, on_light=True)
 
 
 def test_a_picture_of_words_by_words_has_a_column_a_key(run: Run, tmp_path: Path):
@@ -74,11 +83,14 @@ def test_a_picture_of_words_by_words_has_a_column_a_key(run: Run, tmp_path: Path
 def test_a_picture_of_an_image_lays_the_grid_over_it(run: Run, picture: Path, tmp_path: Path):
     path = tmp_path / "a.png"
     assert run("attend", "glance", picture, "--map", "encoder.0.self", "--png", path)[0] == 0
-    pixels = read(path, below=1)[:-38]  # above the scale
-    strongest = drawn(served.strength(served.looks()[1:].max(), 1 / 17), on_light=False)
-    assert (pixels == strongest).all(axis=2).sum() == 56 * 56, "one cell of 56 pixels is the strongest"
-    grey = (pixels[..., 0] == pixels[..., 1]) & (pixels[..., 1] == pixels[..., 2])
-    assert grey[60:240, 16:240].all(), "the picture that was sent stands on the left"
+    first, covered = (read(path, below=1)[44 : 44 + 336, x : x + 336] for x in (16, 16 + 336 + 8))
+    strengths = np.array([served.strength(each, 1 / 17) for each in served.looks()[1:]]).reshape(4, 4)
+    opacity = np.where(strengths >= 0.02, OPACITIES[0] + (OPACITIES[1] - OPACITIES[0]) * strengths, 0)
+    opacity = opacity.repeat(84, axis=0).repeat(84, axis=1)[..., None]
+    expected = first * (1 - opacity) + np.array(OVER[0]) * opacity
+    lines = (np.arange(336) % 84) > 1  # between the lines
+    assert np.abs(covered - expected)[lines][:, lines].max() <= 2, "each cell as strong as its weight"
+    assert (first == first[..., :1]).all(), "the picture that was sent stands on the left, and is grey"
 
 
 @pytest.mark.parametrize("orientation", [1, 6])
@@ -95,18 +107,30 @@ def test_cells_are_laid_over_the_part_of_the_picture_that_they_cover(run: Run, t
     Image.fromarray(pixels).save(sent, exif=exif)
     assert run("attend", "glance", sent, "--map", "encoder.0.self", "--png", path)[0] == 0
     upright = orientation == 6
-    # 224 pixels for the cells, three times as many for the picture, which stands first and again under the cells.
-    high, wide = (672, 224) if upright else (224, 672)
+    # 336 pixels for the cells, three times as many for the picture, which stands first and again under the cells.
+    high, wide = (1008, 336) if upright else (336, 1008)
     drawn = read(path, below=1)[16 + 28 : 16 + 28 + high]
     first, second = drawn[:, 16 : 16 + wide], drawn[:, 16 + wide + 8 : 16 + 2 * wide + 8]
     if upright:
         first, second = first.transpose(1, 0, 2), second.transpose(1, 0, 2)
     blue, white = [0, 0, 255], [255, 255, 255]
-    inside, outside = slice(240, 432), (slice(0, 208), slice(464, 672))
+    inside, outside = slice(360, 648), (slice(0, 312), slice(696, 1008))
     assert (first[:, inside] == white).all()
-    assert not (second[:, inside] == white).all(axis=2).any(), "the cells cover the middle third, all of it"
+    changed = ~(second[:, inside] == white).all(axis=2)
+    assert changed.any() and changed[84].all(), "cells and their lines cover the middle third"
     for side in outside:
         assert (first[:, side] == blue).all() and (second[:, side] == blue).all(), "and nothing else"
+
+
+def test_without_a_selection_the_map_that_shows_most_is_drawn_alone(run: Run, picture: Path, tmp_path: Path):
+    path, alone = tmp_path / "a.png", tmp_path / "b.png"
+    for model, given, name, count in (("paper", DOCUMENT, "word", 2), ("glance", picture, "encoder.1.self", 2)):
+        status, _, told = run("attend", model, given, "--png", path)
+        assert (status, told) == (0, f"limelight: --png draws {name}; --map '*' draws all {count} maps\n")
+        assert run("attend", model, given, "--map", name, "--png", alone)[0] == 0
+        assert (read(path) == read(alone)).all()
+        assert run("attend", model, given, "--map", "*", "--png", alone)[0] == 0
+        assert read(alone).size > read(path).size
 
 
 def test_other_pictures_are_drawn_too(run: Run, tmp_path: Path):
@@ -114,8 +138,8 @@ def test_other_pictures_are_drawn_too(run: Run, tmp_path: Path):
         path = tmp_path / f"{name}.png"
         assert run("attend", name, text, "--png", path)[0] == 0
         weak, strong = drawn(0.1), drawn(1.0)
-        green = read(path)[..., 1] - read(path)[..., 0]
-        assert (green > weak[1] - weak[0]).any(), "words are shaded"
+        blue = read(path)[..., 2] - read(path)[..., 0]
+        assert (blue > weak[2] - weak[0]).any(), "words are shaded"
         assert (read(path) == strong).all(axis=2).any(), "the scale"
 
 
@@ -144,7 +168,7 @@ def test_a_heading_that_is_wider_than_its_maps_widens_the_picture(tmp_path: Path
     for heading in ({}, {"answer": "a word"}, {"question": "twenty words or so " * 5, "answer": "a word"}):
         render_png.save([narrow], tmp_path / f"{len(heading)}.png", heading=heading)
     widths = [read(tmp_path / f"{number}.png").shape[1] for number in range(3)]
-    assert widths[0] == widths[1] == 224 + 2 * 16 and 256 < widths[2] <= 480
+    assert widths[0] == widths[1] == 336 + 2 * 16 and 368 < widths[2] <= 480
 
 
 @pytest.mark.parametrize("text", ["ab " * 100, "ab" * 400, "", "ab"])

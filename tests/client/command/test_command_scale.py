@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.color import ColorSystem
 
-from limelight.cli.colours import FAINT, colour, is_light
-from limelight.cli.palettes import Palette
+from limelight.cli.palettes import Palette, is_light
+from limelight.colours import colour
 from limelight.figures import figures
 from limelight.labels import plain
 from limelight.maps import AttentionMap
-from limelight.scale import scale_of
+from limelight.scale import FAINT, scale_of
 
 
 def figure_of(weights: list[float], **fields: object):

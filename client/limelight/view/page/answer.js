@@ -141,11 +141,13 @@ function boxes(found) {
     : [element("p", {}, "No object was found.")];
 }
 
-function probabilityOf(sequence) {
+/** The probability of a whole text. */
+export function probabilityOf(sequence) {
   return Math.exp((sequence.logProbabilities ?? []).reduce((sum, each) => sum + Number(each), 0));
 }
 
-function percent(value = 0) {
+/** A probability for people. */
+export function percent(value = 0) {
   if (value > 0.999 && value < 1) return "> 99.9 %";
   return value > 0 && value < 0.001 ? "< 0.1 %" : `${Number((100 * value).toFixed(1))} %`;
 }

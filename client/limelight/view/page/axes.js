@@ -2,6 +2,7 @@
 
 import { Problem } from "./client.js";
 
+const IN_WORD = /[\p{Lu}\p{Ll}\p{Lt}\d_]/u;
 const MOST_BLANKS = 8;
 const MOST_UNNAMED = 2 ** 21; // entries without texts, of all sets of an answer
 
@@ -26,6 +27,7 @@ export class Axis {
       throw this.#bad(`a grid of ${this.grid.rows} × ${this.grid.columns}`);
     this.texts = message.texts?.length ? message.texts : this.#made(parent);
     if (this.texts.length !== this.size) throw this.#bad(`${this.texts.length} texts`);
+    if (this.parents.length && this.starts.length && !this.words.length) this.words = this.#wordsOfText();
   }
 
   #bad(why) {
@@ -37,6 +39,20 @@ export class Axis {
     const ends = this.starts.flatMap((start, place) => [start, this.ends[place]]);
     if (!ends.every((end, place) => end >= (place ? ends[place - 1] : 0) && end <= size))
       throw this.#bad(`parts that are none, in order, of ${size}`);
+  }
+
+  /** Words that no message states, of pieces inside sentences: letters of both cases, digits and `_` that meet. */
+  #wordsOfText() {
+    let word = -1;
+    return this.texts.map((text, place) => {
+      const before = place ? this.texts[place - 1] : "";
+      const goesOn =
+        this.starts[place] === this.ends[place - 1] &&
+        this.parents[place] === this.parents[place - 1] &&
+        IN_WORD.test(before.slice(-1)) &&
+        IN_WORD.test(text.slice(0, 1));
+      return goesOn ? word : (word += 1);
+    });
   }
 
   #made(parent) {

@@ -11,6 +11,8 @@ const FLAGS = { joined: "whole words", special: "special tokens", log: "log scal
 // What a map may have beside weights.
 const QUANTITIES = { "": "weights", QUANTITY_SCORES: "scores", QUANTITY_NORMS: "norms of weighted values" };
 
+// Heads of a layer that have room beside the open one on a wide screen.
+const FEW_HEADS = 4;
 const UNPINNED = { q: null, k: null, to: null, window: null };
 
 export class Explorer {
@@ -23,7 +25,7 @@ export class Explorer {
     this.flags = Object.fromEntries(Object.keys(FLAGS).map((name) => [name, this.#flag(name)]));
     this.root = element(
       "div",
-      {},
+      { class: "explorer" },
       made(
         "maps",
         "section",
@@ -34,6 +36,7 @@ export class Explorer {
           element("label", {}, "Map ", made("map", "select")),
           element("label", {}, "Head ", made("head", "select")),
           element("label", {}, "Of ", made("quantity", "select")),
+          made("mask", "button", { type: "button", class: "chip", hidden: true }, "Mask this head"),
           ...Object.entries(this.flags).map(([name, box]) =>
             element("label", { class: "toggle" }, box, ` ${FLAGS[name]}`),
           ),
@@ -61,6 +64,7 @@ export class Explorer {
       this.#change({ quantity: part.quantity.value });
       this.open(this.state.map, this.state.head);
     };
+    part.mask.onclick = () => this.answer.masks.toggle(this.state.map, this.state.head ?? 0);
     part.sort.onchange = () => {
       this.#change({ sort: part.sort.value });
       this.#showThumbnails();
@@ -125,14 +129,16 @@ export class Explorer {
 
   /**
    * Show an answer: { description: { maps, labelSets }, thumbnails: pooled or whole maps, axes, picture or null,
-   * objects: found in it, or null, load(info of a map, head or null, quantity): promise of { map, levels } }. keeps: what is
-   * pinned stays so.
+   * objects: found in it, or null, load(info of a map, head or null, quantity): promise of { map, levels }, masks: of heads,
+   * with has(name, head) and toggle(name, head), or none }. keeps: what is pinned stays so.
    */
   async show(answer, keeps = false) {
     this.answer = answer;
     const { maps } = answer.description;
     if (!keeps) Object.assign(this.state, UNPINNED);
-    this.part.heads.hidden = !answer.thumbnails.length;
+    const counts = answer.thumbnails.map((map) => map.heads.length);
+    this.part.heads.hidden = !counts.length || (counts.length === 1 && counts[0] === 1); // one is open already
+    this.root.classList.toggle("beside", !this.part.heads.hidden && Math.max(...counts) <= FEW_HEADS);
     this.#showThumbnails();
     options(
       this.part.map,
@@ -146,7 +152,7 @@ export class Explorer {
     const { part, answer } = this;
     const pinned = this.#pinned();
     this.counted = JSON.stringify(pinned);
-    const [can, sort] = this.thumbnails.show(answer.thumbnails, answer.axes, this.state, pinned);
+    const [can, sort] = this.thumbnails.show(answer, this.state, pinned);
     options(
       part.sort,
       can.map((name) => [name, SORTS[name].title]),
@@ -196,6 +202,8 @@ export class Explorer {
       );
       part.quantity.value = quantity;
       part.quantity.parentElement.hidden = offered.length === 1;
+      part.mask.hidden = !answer.masks || !isMaskable(info) || (count > 1 && index === null);
+      part.mask.setAttribute("aria-pressed", String(Boolean(answer.masks?.has(name, index ?? 0))));
       part.summary.textContent = info.summary ?? "";
       this.levels = levels;
       this.head = kept ?? new Head(map, map.heads.length === 1 ? 0 : index);
@@ -237,9 +245,15 @@ export class Explorer {
   }
 }
 
+/** Whether a model can answer without a head of a map. */
+function isMaskable({ interventions = [] }) {
+  return interventions.includes("INTERVENTION_KIND_HEAD_SCALES");
+}
+
 /** The map that shows most at once: the words of a document, one without queries, else one that looks across. */
 function natural(description) {
-  const { maps, labelSets } = description;
+  const { labelSets } = description;
+  const maps = description.maps.filter((each) => !each.rollout);
   const setOf = (name) => labelSets.find((each) => each.name === name);
   const pooled = maps.filter((each) => setOf(each.queryLabels)?.kind === "LABEL_KIND_ONE");
   const found =

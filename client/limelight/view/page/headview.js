@@ -3,8 +3,8 @@
 import { element, theme } from "./dom.js";
 import { meanRow, sumColumn, unitWeights, weightOf } from "./maps.js";
 import { Matrix } from "./matrix.js";
-import { GraphPanel, makePanel, NestedPanel, shortened, visible } from "./panels.js";
-import { colourTable, number, placeOf, Scale } from "./scale.js";
+import { CellsPanel, GraphPanel, makePanel, NestedPanel, shortened, visible } from "./panels.js";
+import { colourTable, number, over, placeOf, Scale } from "./scale.js";
 
 const MOST_NODES = 60;
 const HELP = "Rows look at columns. Zoom with the buttons, + and −, or Ctrl and the wheel; drag to move.";
@@ -44,10 +44,11 @@ export class HeadView {
 
   #content() {
     const { map } = this.head;
-    this.graph = this.nested = this.queryPanel = this.matrix = null;
+    this.graph = this.nested = this.keyPanel = this.queryPanel = this.matrix = null;
     if (map.isNested) {
-      this.nested = new NestedPanel(map, `Words of ${map.query.name}`);
-      this.nested.onhover = (key) => this.#hover(key === null ? null : map.key.parents[key], key);
+      this.keys = map.key.units({ joined: this.options.joined, special: true });
+      this.nested = new NestedPanel(map, this.keys, `Words of ${map.query.name}`);
+      this.nested.onhover = (key) => this.#hover(key === null ? null : map.key.parents[this.keys[key].begin], key);
       return [this.nested.root];
     }
     const onQuery = { onhover: (query) => this.#hover(query, null), onpin: (query) => this.#pin(query, null) };
@@ -259,17 +260,23 @@ export class HeadView {
     } = this;
     if (Number.isInteger(key)) {
       const line = levels ? `, whose own weight is ${number(levels[query])}` : "";
-      this.readout.textContent = `${named({ text: head.map.key.texts[key] })}: ${number(head.row(query)[key])} of its line${line}`;
+      const unit = this.keys[key];
+      this.readout.textContent = `${named(unit)}: ${number(weightOf(unit, head.row(query), false))} of its line${line}`;
     } else
       this.readout.textContent = `Shaded: the weight of a word in its line${levels ? ", times that of the line, which the bar shows" : ""}.`;
   }
 
   #legend(scale) {
     const context = this.legend.getContext("2d");
+    context.clearRect(0, 0, 160, 12);
     const table = colourTable(theme());
     for (let x = 0; x < 160; x += 1) {
       const place = placeOf(scale.signed ? x / 79.5 - 1 : x / 159);
-      context.fillStyle = `rgb(${table.subarray(place, place + 3)})`;
+      // Cells over a picture are translucent; beside a matrix the scale is that of the matrix.
+      context.fillStyle =
+        this.keyPanel instanceof CellsPanel && !this.matrix
+          ? over(scale.signed ? x / 79.5 - 1 : x / 159)
+          : `rgb(${table.subarray(place, place + 3)})`;
       context.fillRect(x, 0, 1, 12);
     }
     this.ends.textContent = scale.ends.join("  to  ");

@@ -106,8 +106,7 @@ class Field {
     this.isOptional = Boolean(info.optional);
     this.onchange = () => {};
     this.file = null;
-    const label = element("label", {}, element("span", { class: "name" }, info.name));
-    if (info.summary) label.append(element("span", { class: "hint" }, ` ${info.summary}`));
+    const label = element("label", { title: info.summary }, element("span", { class: "name" }, info.name));
     this.areas = [];
     if (this.kind in KINDS) label.append(this.#dropZone());
     else {

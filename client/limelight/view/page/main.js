@@ -2,9 +2,8 @@
 
 import { readAddress, takeKey, writeAddress } from "./address.js";
 import { Client, Problem, Recorded } from "./client.js";
+import { showComparison } from "./compare.js";
 import { element, setTheme } from "./dom.js";
-import { HeadView } from "./headview.js";
-import { Head } from "./maps.js";
 import { Pane } from "./pane.js";
 import { saveMenu } from "./save.js";
 
@@ -71,40 +70,12 @@ async function setSecond(selection) {
   }
 }
 
-/** Show the first pane's weights minus the second's, where both have the same entries. */
+/** Show what can be compared of two panes. */
 function showDifference() {
-  const [a, b] = panes.map((each) => each.head);
-  at("difference").hidden = !(a && b);
-  if (!a || !b) return;
-  const isSame =
-    a.map.rows === b.map.rows &&
-    a.map.columns === b.map.columns &&
-    a.map.isNested === b.map.isNested &&
-    a.map.key.kind === b.map.key.kind;
-  const isKept = a.isKept || b.isKept;
-  at("difference-note").textContent = isKept
-    ? "Heads of texts this long are shown beside each other without their difference."
-    : isSame
-    ? "The weights of the first minus those of the second: blue where the first looks more, orange where it looks less. Words are those of the first."
-    : `There is no difference of these maps: one is ${a.map.rows} × ${a.map.columns}, the other ${b.map.rows} × ${b.map.columns}.`;
-  at("difference-view").replaceChildren();
-  if (!isSame || isKept) return;
-  const map = {
-    ...a.map,
-    heads: [0],
-    total: 1,
-    headNames: undefined,
-    values: a.values.map((value, place) => value - b.values[place]),
-    signed: true,
-    isShare: false,
-    equal: null,
-    name: `${a.label} − ${b.label}`,
-  };
-  new HeadView(at("difference-view"), () => {}).show(
-    new Head(map, 0),
-    { ...panes[0].explorer.state, joined: false, window: null },
-    { picture: panes[0].picture, levels: null },
-  );
+  at("difference").hidden = !panes.every((each) => each.shown) || panes.length < 2;
+  if (at("difference").hidden) return;
+  const parts = ["answers", "note", "view"].map((name) => [name, at(`difference-${name}`)]);
+  showComparison(Object.fromEntries(parts), ...panes);
 }
 
 async function start() {

@@ -1,13 +1,15 @@
 // A window of a map [query, key] on a canvas: zoom, pan, and the cell under the pointer.
 
 import { element, sharpen, theme } from "./dom.js";
-import { MARK, shortened, visible } from "./panels.js";
+import { MARK } from "./palette.js";
+import { shortened, visible } from "./panels.js";
 import { colourTable, number, placeOf, Scale } from "./scale.js";
 
 const LETTER = 6; // pixels of a label's letter
 const MOST_LETTERS = 13;
+const SLANT = 24; // pixels by which the last label leans out
 const LABEL_SIZE = 11; // pixels of a cell from which every label is written
-const MOST_CELL = 34;
+const MOST_CELL = 28;
 const MOST_NAMED = 20; // units that have labels without numbers on any screen
 const MOST_HEIGHT = 560;
 
@@ -55,12 +57,12 @@ export class Matrix {
       const longest = units.reduce((most, { text }) => Math.max(most, text.length), 0);
       return 20 + LETTER * Math.min(MOST_LETTERS, longest + (units.length > MOST_NAMED ? 5 : 0));
     });
-    const cell = Math.min((this.width - this.left) / keys.length, MOST_CELL);
+    const cell = Math.min((this.width - this.left - SLANT) / keys.length, MOST_CELL);
     this.area = [
       cell * keys.length,
       queries.length === keys.length ? cell * keys.length : Math.min(MOST_HEIGHT, MOST_CELL * queries.length),
     ];
-    this.context = sharpen(this.canvas, this.left + this.area[0] + 1, this.top + this.area[1] + 1);
+    this.context = sharpen(this.canvas, this.left + this.area[0] + SLANT, this.top + this.area[1] + 1);
     this.draw();
   }
 

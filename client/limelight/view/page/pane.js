@@ -3,6 +3,7 @@
 import { headline, objectsOf, ofSequence, originOf, resultsOf } from "./answer.js";
 import { readAxes, sourcesOf } from "./axes.js";
 import { Problem } from "./client.js";
+import { answerTable } from "./compare.js";
 import { element, options } from "./dom.js";
 import { Explorer } from "./explorer.js";
 import { bytesOf, InputForm } from "./inputs.js";
@@ -54,13 +55,15 @@ export class Pane {
     this.form = undefined;
     this.part.fields.replaceChildren();
     try {
-      const status = this.models.find((each) => (selection.model ? modelKey(each) === selection.model : isReady(each)));
+      const status = selection.model
+        ? this.models.find((each) => modelKey(each) === selection.model)
+        : firstOf(this.models.filter(isReady));
       if (!status)
         throw new Problem(
           selection.model ? `This server has no model ${selection.model}.` : "This server has no model that is ready.",
         );
       this.part.model.value = modelKey(status);
-      this.part.about.textContent = "";
+      this.#tellAbout({ inputs: [] });
       if (!isReady(status))
         throw new Problem(
           status.reason ? `This model failed to load: ${status.reason}` : "This model is still loading.",
@@ -69,7 +72,9 @@ export class Pane {
       const { description } = await this.client.describe(status.model);
       if (this.chosen !== status.model) return;
       this.description = { maps: [], inputs: [], labelSets: [], results: [], ...description };
-      this.part.about.textContent = description.summary ?? "";
+      if (this.client.keep) this.description.maps = [...this.description.maps, ...rolloutsOf(this.description.maps)];
+      this.masked = selection.mask ? selection.mask.split(",") : [];
+      this.#tellAbout(this.description);
       this.form = new InputForm(
         this.part.fields,
         this.description,
@@ -88,6 +93,15 @@ export class Pane {
     this.onchange();
   }
 
+  /** Tell what a model does, and what each of its inputs should be. */
+  #tellAbout({ summary, inputs }) {
+    const { about } = this.part;
+    const told = [["", summary], ...inputs.map((each) => [`${each.name}: `, each.summary])].filter(([, text]) => text);
+    about.querySelectorAll("p").forEach((each) => each.remove());
+    about.append(...told.map(([name, text]) => element("p", { class: "hint" }, element("b", {}, name), text)));
+    about.hidden = !told.length;
+  }
+
   get #generates() {
     return this.description.results.some((each) => each.sequence);
   }
@@ -99,6 +113,7 @@ export class Pane {
       model: this.part.model.value,
       ...this.form?.selection(),
       ...(strategy && { strategy, seed: this.seed, text: this.sequence || undefined }),
+      mask: this.masked?.join(","),
       ...this.explorer.selection(),
     };
   }
@@ -109,12 +124,38 @@ export class Pane {
     return { joined, special, log, sort };
   }
 
+  /** Forget the answer and whatever is shown of it. */
   #clear() {
     this.controller?.abort();
     this.explorer.clear();
-    const { part } = this;
-    part.problem.hidden = true;
-    for (const each of [part.results, part.origin, part.problem]) each.replaceChildren();
+    this.shown = null;
+    this.#hide();
+    this.#forgive();
+  }
+
+  #forgive() {
+    this.part.problem.hidden = true;
+    this.part.problem.replaceChildren();
+  }
+
+  /** Go back to the answer that is shown after a call that failed; nothing where there is none. */
+  #goBack() {
+    if (!this.shown) return this.#hide();
+    const { results, origin, ...state } = this.shown;
+    Object.assign(this, state);
+    this.part.results.replaceChildren(...results);
+    this.part.origin.textContent = origin;
+    this.part.problem.append(element("div", { class: "hint" }, "Below is the last answer."));
+  }
+
+  #hide() {
+    for (const each of [this.part.results, this.part.origin]) each.replaceChildren();
+  }
+
+  /** Whether an answer is under way: what is shown is of the one before, and takes no clicks. */
+  #setBusy(isBusy) {
+    this.root.setAttribute("aria-busy", String(isBusy));
+    this.part.shown.inert = isBusy;
   }
 
   /** Tell of a problem beside the answer, which stays. */
@@ -133,11 +174,12 @@ export class Pane {
 
   /** Answer the form's input. isSelected: as an address has it, with its map and its seed. */
   async run(isSelected = false) {
-    this.#clear();
+    this.controller?.abort();
+    this.#forgive();
     this.controller = new AbortController();
     const { signal } = this.controller;
     const { part, description } = this;
-    this.root.setAttribute("aria-busy", "true");
+    this.#setBusy(true);
     try {
       const inputs = this.form.read();
       const strategy = this.#generates && part.strategy.value;
@@ -148,17 +190,16 @@ export class Pane {
       // All calls for one answer have one seed.
       if (strategy !== "STRATEGY_SAMPLE") this.seed = undefined;
       else if (!isSelected || !this.seed) [this.seed] = crypto.getRandomValues(new Uint32Array(1));
-      const instance = { inputs, seed: this.seed };
+      const instance = { inputs, seed: this.seed, interventions: interventionsOf(this.masked) };
       Object.assign(this, {
         inputs,
         sources: sourcesOf(inputs),
         request: { instances: [instance], generation },
         loaded: new Map(),
+        example: this.form.example,
       });
       if (this.#generates && strategy !== "STRATEGY_BEAM") {
-        await this.#stream(instance, generation, signal).catch((error) => {
-          if (!(error instanceof Problem)) throw error; // a token may have the right to Attend alone, which tells the rest
-        });
+        await this.#unlessRefused(this.#stream(instance, generation, signal));
       }
       const { maps } = description;
       const encoding = maps.some((each) => each.signed) ? "ENCODING_FLOAT32" : "ENCODING_UINT8";
@@ -166,18 +207,40 @@ export class Pane {
         ? await this.#attend({ pool: { size: THUMBNAIL_SIZE, reduction: "POOL_REDUCTION_MEAN" }, encoding }, signal).catch(
             (error) => this.#withoutMaps(error, signal),
           )
-        : await this.client.predict(this.chosen, this.request, signal, this.form.example);
+        : await this.client.predict(this.chosen, this.request, signal, this.example);
+      const withAllHeads = { ...this.request, instances: [{ inputs, seed: this.seed }] };
+      this.unmasked = this.masked.length
+        ? await this.#unlessRefused(this.client.predict(this.chosen, withAllHeads, signal))
+        : null;
       part.origin.textContent =
         originOf(this.answer.prediction) + (maps.length ? "" : ". This model has no attention maps.") +
         (this.answer.isWithoutThumbnails ? ". The text is too long for pictures of all heads: choose one under Head." : "");
       this.picture = await pictureOf(inputs);
       signal.throwIfAborted();
-      await this.#showAnswer(signal, isSelected);
+      await this.#showAnswer(isSelected);
+      this.#keepShown();
     } catch (error) {
       this.#fail(error);
+      if (this.controller.signal === signal) this.#goBack();
     }
-    if (this.controller.signal === signal) this.root.removeAttribute("aria-busy");
+    if (this.controller.signal === signal) this.#setBusy(false);
     this.onchange();
+  }
+
+  /** What a call gives; null where it is refused: a token may have the right to Attend alone, which tells the rest. */
+  async #unlessRefused(call) {
+    return call.catch((error) => {
+      if (!(error instanceof Problem)) throw error;
+      return null;
+    });
+  }
+
+  /** Remember the answer that is shown, for a call that fails. */
+  #keepShown() {
+    const names = ["inputs", "sources", "request", "loaded", "example", "answer", "unmasked", "masked", "picture"];
+    const state = [...names, "seed", "sequence", "axes"].map((name) => [name, this[name]]);
+    const { results, origin } = this.part;
+    this.shown = { ...Object.fromEntries(state), results: [...results.childNodes], origin: origin.textContent };
   }
 
   /** The answer to a text whose maps, all heads of them, are more than the server computes at once. */
@@ -188,27 +251,64 @@ export class Pane {
   }
 
   /** Show the answer that is here, with the maps of the text that is chosen. keeps: what is pinned stays so. */
-  async #showAnswer(signal, keeps) {
+  async #showAnswer(keeps) {
     const { description, picture } = this;
     const { prediction, maps } = ofSequence(this.answer, this.sequence);
     const axes = (this.axes = readAxes(prediction.labelSets, this.sources));
     const choose = (text) => {
       this.sequence = text;
       this.loaded.clear();
-      this.#showAnswer(signal, false).catch((error) => this.#fail(error));
+      this.#showAnswer(false).then(
+        () => this.#keepShown(),
+        (error) => this.#fail(error),
+      );
     };
-    this.part.results.replaceChildren(...resultsOf(prediction, axes, this.sequence, choose));
+    this.part.results.replaceChildren(...resultsOf(prediction, axes, this.sequence, choose), ...this.#maskedNote());
     if (!description.maps.length) return;
     const thumbnails = this.#readable(maps);
-    const load = (info, index, quantity) => this.#load(info, index, quantity, signal);
+    const load = (info, index, quantity) => this.#load(info, index, quantity, this.controller.signal);
     const objects = objectsOf(prediction);
-    await this.explorer.show({ description, thumbnails, axes, picture, objects, load }, keeps);
+    const masks = this.client.keep && {
+      has: (name, head) => this.masked.includes(`${name}:${head}`),
+      toggle: (name, head) => this.#mask(`${name}:${head}`),
+    };
+    await this.explorer.show({ description, thumbnails, axes, picture, objects, load, masks }, keeps);
+  }
+
+  /** Answer without a head, or with it again. */
+  #mask(head) {
+    const isMasked = this.masked.includes(head);
+    this.masked = isMasked ? this.masked.filter((each) => each !== head) : [...this.masked, head];
+    this.run(true).then(() => this.explorer.part.mask.focus());
+  }
+
+  /** Tell which heads are masked, and what that changes. */
+  #maskedNote() {
+    if (!this.unmasked) return [];
+    const all = () => {
+      this.masked = [];
+      this.run(true);
+    };
+    const answers = [
+      { prediction: this.answer.prediction, sequence: this.sequence },
+      { prediction: this.unmasked.prediction, sequence: 0 },
+    ];
+    const button = element("button", { type: "button", class: "chip", onclick: all }, "Use all heads");
+    const heads = this.masked.map((each) => each.replace(/:(\d+)$/, " head $1")).join(", ");
+    return [
+      element(
+        "div",
+        { class: "masks" },
+        element("p", {}, `Answered without ${heads}. `, button),
+        answerTable(["without", "with all heads"], answers),
+      ),
+    ];
   }
 
   async #attend(attention, signal) {
     const sequences = this.request.generation?.hypotheses;
     const request = { ...this.request, attention: { ...attention, sequences } };
-    return this.client.attend(this.chosen, request, signal, this.form.example);
+    return this.client.attend(this.chosen, request, signal, this.example);
   }
 
   /** Read maps; one that cannot be drawn is told and left out. */
@@ -265,7 +365,7 @@ export class Pane {
     const key = [info.name, quantity, isLarge && index].join(" ");
     const isKept =
       size(info.queryLabels) * size(info.keyLabels) > MOST_OF_A_HEAD &&
-      !(quantity || info.signed || info.features || info.form === "MAP_FORM_EDGES") &&
+      !(quantity || info.signed || info.features || info.rollout || info.form === "MAP_FORM_EDGES") &&
       this.client.keep;
     if (isKept && !this.loaded.has(key)) this.loaded.set(key, await this.#keep(info, index, signal));
     if (!this.loaded.has(key)) {
@@ -274,12 +374,13 @@ export class Pane {
       const whole = await this.#attend(
         {
           selections: [
-            { names: [info.name], heads: isLarge && index !== null ? [index] : [] },
+            { names: info.rollout ?? [info.name], heads: isLarge && index !== null ? [index] : [] },
             ...(above ? [{ names: [above.name] }] : []),
           ],
           quantity: quantity || undefined,
           encoding: isLarge && !info.signed && !quantity ? "ENCODING_UINT8" : "ENCODING_FLOAT32",
-          reduceHeads: isLarge && index === null ? "HEAD_REDUCTION_MEAN" : undefined,
+          reduceHeads: info.rollout || (isLarge && index === null) ? "HEAD_REDUCTION_MEAN" : undefined,
+          rollout: Boolean(info.rollout),
         },
         signal,
       );
@@ -344,6 +445,39 @@ export class Pane {
   get title() {
     return `${this.chosen.name}: ${headline(this.answer.prediction)}`;
   }
+}
+
+/** A map for the rollout of each stack of self-attention, which the server makes of the layers: their names. */
+function rolloutsOf(maps) {
+  const isSquare = ({ queryLabels, keyLabels, signed, features, form }) =>
+    queryLabels === keyLabels && !signed && !features && form !== "MAP_FORM_EDGES";
+  const layers = maps.filter(({ kind }) => kind === "MAP_KIND_SELF");
+  return [...new Set(layers.map(({ stack }) => stack))].flatMap((stack) => {
+    const own = layers.filter((each) => each.stack === stack);
+    const { queryLabels } = own[0];
+    if (own.length < 2 || !own.every((each) => isSquare(each) && each.queryLabels === queryLabels)) return [];
+    const name = stack ? `${stack}.rollout` : "rollout";
+    const summary =
+      "Attention rollout (Abnar and Zuidema 2020): the product over the layers of half the mean of the heads and half " +
+      "the identity: how weight could pass from the input to the last layer.";
+    const axes = { queryLabels, keyLabels: queryLabels, normalised: true, heads: 1 };
+    return [{ name, stack, kind: "MAP_KIND_SELF", ...axes, summary, rollout: own.map((each) => each.name) }];
+  });
+}
+
+/** Changes of an instance that leave heads out: `map:head` each. */
+function interventionsOf(masked) {
+  const names = [...new Set(masked.map((each) => each.replace(/:\d+$/, "")))];
+  return names.map((map) => {
+    const heads = masked.filter((each) => each.startsWith(`${map}:`)).map((each) => Number(each.slice(map.length + 1)));
+    const headScales = { dataType: "DATA_TYPE_FLOAT32", shape: [heads.length], data: heads.map(() => 0) };
+    return { map, headScales, heads };
+  });
+}
+
+/** The model that opens: one that writes, since what each part of its answer comes from is seen at once. */
+function firstOf(models) {
+  return models.find(({ task }) => task === "TASK_GENERATION") ?? models[0];
 }
 
 function isReady({ state }) {

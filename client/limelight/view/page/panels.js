@@ -4,16 +4,12 @@
 //   units count from 0.
 
 import { element, sharpen, theme } from "./dom.js";
-import { shade } from "./scale.js";
+import { weightOf } from "./maps.js";
+import { FAINT, MARK, OVER } from "./palette.js";
+import { over, shade } from "./scale.js";
 
-export const MARK = "#ff2d95";
 const TEXTS = new Set(["tokens", "sentences"]);
 const PICTURE_SIZE = 380;
-// Colours that are seen on black and on white: a picture may be either.
-const MORE = "10, 132, 255";
-const LESS = "255, 122, 0";
-// Less than this is noise, which would shade every word.
-const FAINT = 0.02;
 // A text of more words than this is shaded as far as it is seen, so many words at a time.
 const MANY = 2000;
 const BLOCK = 200;
@@ -133,7 +129,7 @@ class WordsPanel extends Panel {
 }
 
 /** Cells over a picture, with entries before them as chips; or the frames of a recording, in one row. */
-class CellsPanel extends Panel {
+export class CellsPanel extends Panel {
   constructor(axis, label, picture) {
     super(label, axis.size, "picture");
     const { rows, columns, leading, region } = axis.grid ?? { rows: 1, columns: axis.size, leading: [] };
@@ -181,7 +177,7 @@ class CellsPanel extends Panel {
     context.strokeStyle = "rgba(128, 128, 128, 0.35)";
     for (let place = 0; place < this.rows * columns; place += 1) {
       const strength = weights ? scale.strength(weights[first + place]) : 0;
-      context.fillStyle = `rgba(${strength > 0 ? MORE : LESS}, ${0.12 + 0.68 * Math.abs(strength)})`;
+      context.fillStyle = over(strength);
       if (Math.abs(strength) >= FAINT) context.fillRect(...cell(place));
       if (wide > 3) context.strokeRect(...cell(place));
     }
@@ -221,12 +217,13 @@ class CellsPanel extends Panel {
 
 /** Words inside their sentences, shaded by the weight of a word in its sentence times the sentence's own. */
 export class NestedPanel extends Panel {
-  constructor({ key, query }, label) {
-    super(label, key.size, "nested");
+  /** units: of the keys, each in one sentence. */
+  constructor({ key, query }, units, label) {
+    super(label, units.length, "nested");
     let line;
     this.lines = [];
-    this.words = key.units({ joined: false, special: true }).map((unit, place) => {
-      const parent = key.parents[place];
+    this.words = units.map((unit, place) => {
+      const parent = key.parents[unit.begin];
       if (line?.parent !== parent) {
         const [bar, share, content] = ["level", "sure", "content"].map((name) => element("span", { class: name }));
         content.append(indentation(query, parent));
@@ -236,13 +233,15 @@ export class NestedPanel extends Panel {
       } else line.content.append(unit.gap);
       const span = unitSpan(unit.text, place, unit.special);
       line.content.append(span);
-      return { span, parent };
+      return { span, parent, unit };
     });
   }
 
   /** Shade the words of a head; levels: weights of the sentences, or null. scaleOf: makes a scale of what is shaded. */
   paintLevels(head, levels, scaleOf, format) {
-    const products = this.words.map(({ parent }, key) => (head.row(parent)[key] || 0) * (levels ? levels[parent] : 1));
+    const products = this.words.map(
+      ({ parent, unit }) => (weightOf(unit, head.row(parent), false) || 0) * (levels ? levels[parent] : 1),
+    );
     const scale = scaleOf(products);
     this.words.forEach(({ span }, key) => tint(span, scale.strength(products[key])));
     for (const { parent, bar, share } of this.lines) {
@@ -289,7 +288,7 @@ export class GraphPanel extends Panel {
         if (Number.isNaN(weight) || (node !== null && query !== node && key !== node)) return;
         const strength = Math.abs(scale.strength(weight));
         context.strokeStyle =
-          context.fillStyle = `rgba(${node !== null && query !== node ? LESS : MORE}, ${0.2 + 0.8 * strength})`;
+          context.fillStyle = `rgba(${OVER[node !== null && query !== node ? 1 : 0]}, ${0.2 + 0.8 * strength})`;
         context.lineWidth = 1 + 5 * strength;
         arrow(context, from, points[key]);
       }),

@@ -3,45 +3,10 @@
 // Equal weights have no colour and slightly unequal ones little of it, so that a map that looks everywhere has no
 // peaks. One hue whose lightness changes evenly is read with every kind of colour vision; negative values are orange.
 
-// A weight below this multiple of equal weights never gets the strongest colour.
-const CONTRAST = 4;
+import { CONTRAST, OPACITIES, OVER, RAMPS } from "./palette.js";
+
 // On a logarithmic scale, the part of the largest weight that has no colour.
 const FLOOR = 1e-4;
-
-const STOPS = {
-  light: [
-    [
-      [255, 255, 255],
-      [214, 229, 247],
-      [138, 180, 227],
-      [52, 111, 188],
-      [9, 45, 104],
-    ],
-    [
-      [255, 255, 255],
-      [253, 227, 201],
-      [243, 176, 113],
-      [209, 105, 28],
-      [115, 48, 0],
-    ],
-  ],
-  dark: [
-    [
-      [24, 28, 36],
-      [30, 62, 105],
-      [49, 117, 180],
-      [112, 189, 230],
-      [228, 246, 255],
-    ],
-    [
-      [24, 28, 36],
-      [90, 46, 16],
-      [170, 88, 24],
-      [236, 150, 76],
-      [255, 224, 186],
-    ],
-  ],
-};
 
 export class Scale {
   /**
@@ -98,7 +63,7 @@ export function colourTable(theme) {
     const table = new Uint8ClampedArray(513 * 3);
     for (let place = 0; place <= 512; place += 1) {
       const strength = (place - 256) / 256;
-      const stops = STOPS[theme][strength < 0 ? 1 : 0];
+      const stops = RAMPS[theme][strength < 0 ? 1 : 0];
       const along = Math.abs(strength) * (stops.length - 1);
       const from = Math.min(Math.floor(along), stops.length - 2);
       for (let channel = 0; channel < 3; channel += 1) {
@@ -123,4 +88,10 @@ export function shade(strength, theme) {
   const [red, green, blue] = table.subarray(at, at + 3);
   const isLight = 0.299 * red + 0.587 * green + 0.114 * blue > 128;
   return { background: `rgb(${red}, ${green}, ${blue})`, ink: isLight ? "#111418" : "#ffffff" };
+}
+
+/** A strength's colour over a picture, which is seen under it: a CSS colour. */
+export function over(strength) {
+  const [least, most] = OPACITIES;
+  return `rgba(${OVER[strength < 0 ? 1 : 0]}, ${least + (most - least) * Math.abs(strength)})`;
 }

@@ -28,8 +28,12 @@ export class Thumbnails {
     });
   }
 
-  /** Show pooled maps. pinned: a span of keys, or null. Returns the numbers by which they can be sorted, and the one by which they are. */
-  show(maps, axes, { sort, log, map: name, head }, pinned) {
+  /**
+   * Show the pooled maps of an answer. pinned: a span of keys, or null. Returns the numbers by which they can be sorted,
+   * and the one by which they are.
+   */
+  show({ thumbnails: maps, axes, masks }, { sort, log, map: name, head }, pinned) {
+    this.masks = masks;
     const heads = maps.flatMap((map) => statistics(map, axes, pinned).map((numbers, index) => ({ map, index, numbers })));
     const can = Object.keys(SORTS).filter((each) => !each || heads.some(({ numbers }) => numbers[each] !== null));
     const by = can.includes(sort) ? sort : "";
@@ -44,23 +48,30 @@ export class Thumbnails {
         ),
       );
     } else {
-      this.root.replaceChildren(
-        ...maps.map((map) =>
-          element(
-            "div",
-            { class: "layer" },
-            element("span", { class: "name" }, map.name),
-            element(
-              "div",
-              { class: "thumbs" },
-              ...heads.filter((each) => each.map === map).map((each) => this.#button(each, nameOf(each), "", log)),
-            ),
-          ),
-        ),
-      );
+      this.root.replaceChildren(this.#grid(maps, heads, log));
     }
     this.choose(name, head);
     return [can, by];
+  }
+
+  /** Layers by heads, a column for each head at any width; maps of one head each one after the other. */
+  #grid(maps, heads, log) {
+    const count = Math.max(...maps.map((map) => map.heads.length));
+    const isNamed = maps.some((map) => map.headNames);
+    if (count < 2)
+      return element("div", { class: "thumbs" }, ...heads.map((each) => this.#button(each, each.map.name, "", log)));
+    const numbers = isNamed ? [] : Array.from({ length: count }, (_, head) => element("small", {}, String(head)));
+    const grid = element("div", { class: "layers", role: "presentation" });
+    grid.style.setProperty("--heads", count);
+    if (numbers.length) grid.append(element("small", { class: "corner" }, "head"), ...numbers);
+    for (const map of maps) {
+      const row = heads.filter((each) => each.map === map);
+      grid.append(
+        element("span", { class: "name", title: map.name }, map.name),
+        ...row.map((each) => this.#button(each, isNamed ? nameOf(each) : "", "", log)),
+      );
+    }
+    return grid;
   }
 
   #button(head, caption, value, log) {
@@ -72,7 +83,7 @@ export class Thumbnails {
       "button",
       {
         type: "button",
-        class: "thumb",
+        class: this.masks?.has(map.name, index) ? "thumb masked" : "thumb",
         tabindex: "-1",
         title: told.join(", "),
         "aria-label": [map.name, headName(map, index), ...told].join(", "),
@@ -127,6 +138,7 @@ function draw({ map, index }, log) {
   tile.getContext("2d").putImageData(image, 0, 0);
   const canvas = element("canvas", {});
   const context = sharpen(canvas, SIZE, SIZE);
+  canvas.style.width = ""; // that of its column
   context.imageSmoothingEnabled = false;
   context.drawImage(tile, 0, 0, SIZE, SIZE);
   return canvas;

@@ -6,6 +6,18 @@ from dataclasses import asdict, dataclass
 from limelight.v1 import model_pb2
 
 Names = str | tuple[str, ...]
+# Names that a column may have; `singular` is said of `multiplicity` alone, since `features` say only what they are.
+COLUMNS = {
+    "scoring": "additive, multiplicative, scaled multiplicative, general, activated general, concat, location-based",
+    "features": "parallel co-attention, rotatory",
+    "levels": "hierarchical",
+    "representations": "multi-representational",
+    "alignment": "global, hard, local, reinforced, sigmoid, α-entmax",
+    "dimensionality": "single-dimensional, multi-dimensional",
+    "query": "basic, specialised, self-attentive",
+    "multiplicity": "singular, multi-hop, multi-head, capsule",
+}
+_COLUMN_OF = {name: column for column, names in COLUMNS.items() for name in names.split(", ")}
 _CITATION = re.compile(r"(.+?) \((\d{4})\): (.+)\. (.+)")
 
 
@@ -21,6 +33,19 @@ class Taxonomy:
     dimensionality: Names = "single-dimensional"
     query: Names = "basic"
     multiplicity: Names = "singular"
+
+    @classmethod
+    def of(cls, text: str) -> "Taxonomy":
+        """Read `additive, self-attentive, multi-head`: names of any columns, those of one in their order.
+
+        Raises: ValueError where a name is in no column.
+        """
+        found: dict[str, list[str]] = {}
+        for name in text.split(", "):
+            if name not in _COLUMN_OF:
+                raise ValueError(f"{name!r} is in no column of the taxonomy; there are {', '.join(_COLUMN_OF)}")
+            found.setdefault(_COLUMN_OF[name], []).append(name)
+        return cls(**{column: tuple(names) for column, names in found.items()})
 
     def describe(self) -> model_pb2.Taxonomy:
         """As a description has it."""

@@ -236,12 +236,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[ShowAttendTellConfig]
     target = tokenizers.pieces(texts, vocabulary=preset.vocabulary, output=True)
     begin, end = tokenizers.special_ids(target)
     config = fitting(
-        ShowAttendTellConfig,
-        vocabulary=tokenizers.size(target),
-        begin=begin,
-        end=end,
-        **pixels.sizes,
-        **preset.sizes,
+        ShowAttendTellConfig, vocabulary=tokenizers.size(target), begin=begin, end=end, **pixels.sizes, **preset.sizes
     )
     return Blueprint(config, (), {TARGET: target})
 

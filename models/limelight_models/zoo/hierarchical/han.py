@@ -122,9 +122,7 @@ def card(network: HierarchicalAttentionNetwork, blueprint: Blueprint[HanConfig])
     """Describe the network."""
     config = network.config
     document = (LinesInput if config.lines else DocumentInput)(
-        tokenizer=blueprint.tokenizer(),
-        max_sentences=config.max_sentences,
-        max_words=config.max_words,
+        tokenizer=blueprint.tokenizer(), max_sentences=config.max_sentences, max_words=config.max_words
     )
     about = "How much each word counts in its sentence."
     word = Attends(document.sentences, document.words, about, kind="pool", nested=True)

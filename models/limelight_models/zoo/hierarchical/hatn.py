@@ -205,9 +205,7 @@ def card(network: Hatn, blueprint: Blueprint[HatnConfig]) -> Card:
     """Describe the network."""
     config = network.config
     document = DocumentInput(
-        tokenizer=blueprint.tokenizer(),
-        max_sentences=config.max_sentences,
-        max_words=config.max_words,
+        tokenizer=blueprint.tokenizer(), max_sentences=config.max_sentences, max_words=config.max_words
     )
     maps: dict[str, Map] = {}
     for name, reader in network.readers.items():

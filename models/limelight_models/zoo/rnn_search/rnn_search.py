@@ -120,20 +120,14 @@ class RnnSearch(GeneratingNetwork):
             states = self.advance(each, context, row, known)
             hidden.append(read)
             weights.append(row)
-        return Answer(
-            {"scores": self.scores(torch.stack(hidden, 1))},
-            {"decoder.cross": torch.cat(weights, 2)},
-        )
+        return Answer({"scores": self.scores(torch.stack(hidden, 1))}, {"decoder.cross": torch.cat(weights, 2)})
 
 
 def parts(network: RnnSearch, blueprint: Blueprint[Any]) -> dict[str, Any]:
     """Parts of all of their cards: inputs, the result, and the map."""
     config = network.config
     text, target = config.source(blueprint.files), config.target(blueprint.files)
-    written = config.written(
-        blueprint.files,
-        states=carried_states(*network.states),
-    )
+    written = config.written(blueprint.files, states=carried_states(*network.states))
     about = "Where the decoder looked in the source before it put out each token."
     cross = Attends(written.steps, text.tokens("source"), about, features=2 * config.d_encoder)
     return {

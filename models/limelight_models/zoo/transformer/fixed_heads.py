@@ -25,10 +25,7 @@ class FixedHeadsConfig(EncoderDecoderConfig):
         with W_q^i, W_k^i, W_v^i of d_p × d and W_o of d × h d_p.
         """
         return MultiHead(
-            attention=Attention(score=ScaledDot()),
-            d_model=self.d_model,
-            heads=self.heads,
-            d_head=self.d_head or None,
+            attention=Attention(score=ScaledDot()), d_model=self.d_model, heads=self.heads, d_head=self.d_head or None
         )
 
     def states(self) -> list[State]:

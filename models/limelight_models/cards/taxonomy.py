@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from limelight.v1 import model_pb2
 
 Names = str | tuple[str, ...]
-# Names that a column may have; `singular` is said of `multiplicity` alone, since `features` say only what they are.
+# Names whose column need not be said; `singular` alone is in two, and here means one look.
 COLUMNS = {
     "scoring": "additive, multiplicative, scaled multiplicative, general, activated general, concat, location-based",
     "features": "parallel co-attention, rotatory",
@@ -18,6 +18,7 @@ COLUMNS = {
     "multiplicity": "singular, multi-hop, multi-head, capsule",
 }
 _COLUMN_OF = {name: column for column, names in COLUMNS.items() for name in names.split(", ")}
+_KNOWN = f"one of {', '.join(_COLUMN_OF)}"
 _CITATION = re.compile(r"(.+?) \((\d{4})\): (.+)\. (.+)")
 
 
@@ -36,15 +37,17 @@ class Taxonomy:
 
     @classmethod
     def of(cls, text: str) -> "Taxonomy":
-        """Read `additive, self-attentive, multi-head`: names of any columns, those of one in their order.
+        """Read `additive, multi-head, alignment: sparsemax`: names, those of a column in their order.
 
-        Raises: ValueError where a name is in no column.
+        Raises: ValueError where a name is not in `COLUMNS` and has no column in front of it.
         """
         found: dict[str, list[str]] = {}
-        for name in text.split(", "):
-            if name not in _COLUMN_OF:
-                raise ValueError(f"{name!r} is in no column of the taxonomy; there are {', '.join(_COLUMN_OF)}")
-            found.setdefault(_COLUMN_OF[name], []).append(name)
+        for part in text.split(", "):
+            said, _, name = part.rpartition(": ")
+            column = said or _COLUMN_OF.get(name, "")
+            if column not in COLUMNS:
+                raise ValueError(f"{part!r} is in no column of the taxonomy; write `COLUMN: NAME`, or {_KNOWN}")
+            found.setdefault(column, []).append(name)
         return cls(**{column: tuple(names) for column, names in found.items()})
 
     def describe(self) -> model_pb2.Taxonomy:

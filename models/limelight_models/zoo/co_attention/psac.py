@@ -169,7 +169,6 @@ PRESETS = {
     ),
 }
 
-_films = partial(prepare, size=frames_of)
-PSAC = answering(PsacConfig, Psac, card, PRESETS, choices=_films, builtin=films.dataset)
+PSAC = answering(PsacConfig, Psac, card, PRESETS, choices=partial(prepare, size=frames_of), builtin=films.dataset)
 # Each co-attention alone.
 PSAC_QUESTION, PSAC_VIDEO = (PSAC.with_parts(attends=(each,)) for each in BOTH)

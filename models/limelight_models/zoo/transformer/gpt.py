@@ -14,15 +14,8 @@ from limelight_models.attention.cached import CausalAttention, KVCache
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
 from limelight_models.attention.weights import AroundAttention
-from limelight_models.cards.language import (
-    Attends,
-    TextInput,
-    Written,
-    cached_states,
-    forced_target,
-    input_steps,
-    maps_of,
-)
+from limelight_models.cards.labels import input_steps
+from limelight_models.cards.language import Attends, TextInput, Written, cached_states, forced_target, maps_of
 from limelight_models.data import dates, rows, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.network import Answer, PromptedNetwork, StepAnswer

@@ -7,6 +7,7 @@ import pytest
 from limelight.v1 import attention_pb2
 from limelight_models.attention.features import ConcatProduct
 from limelight_models.attention.score import Additive, MultiDimensional, ScaledDot, Score, SelfAttentive
+from limelight_models.cards.taxonomy import Taxonomy
 from limelight_models.index import ZOO, recipe, variants
 from pages.table_3 import AUTHORS, COLUMNS, DEPARTS, LACKS, ROWS, names
 from tests.kit import small
@@ -66,3 +67,11 @@ def test_a_card_says_who_asks(name: str) -> None:
     own = attention_pb2.MAP_KIND_SELF
     assert own in kinds and kinds - {own}
     assert said(name, "query") == ["self-attentive", "basic" if name == "transformer" else "specialised"]
+
+
+def test_a_taxonomy_is_read_from_names_and_one_of_no_column_is_refused() -> None:
+    read = Taxonomy.of("additive, self-attentive, basic, alignment: sparsemax")
+    assert read == Taxonomy(scoring=("additive",), query=("self-attentive", "basic"), alignment=("sparsemax",))
+    for wrong in ("additive, scaled", "additive, colour: red"):
+        with pytest.raises(ValueError, match="is in no column of the taxonomy; write `COLUMN: NAME`, or"):
+            Taxonomy.of(wrong)

@@ -81,7 +81,7 @@ def test_training_reads_the_data_sets_as_they_lie(
     preset = Preset(settings=Settings(epochs=1, batch_size=20), sizes=sizes, vocabulary=300)
     monkeypatch.setitem(recipe(model).presets, "full", preset)
     if model != "bahdanau":  # of the few that are taken, every class must be among the first
-        module = "limelight_models.zoo.co_attention.vqa" if model == "hiecoatt" else "limelight_models.recipes.prepared"
+        module = "limelight_models.recipes.answering" if model == "hiecoatt" else "limelight_models.recipes.prepared"
         monkeypatch.setattr(f"{module}.classes", lambda dataset: whole[0].labels)
     train(model, data=str(data / name), out=tmp_path / "run")
     sizes_of = {

@@ -17,8 +17,8 @@ from limelight_models.data.dataset import Example
 from limelight_models.data.gold import Box, Gold, Span
 from limelight_models.index import recipe
 from limelight_models.recipes import vision_pretraining
+from limelight_models.recipes.answering import few_regions, frames_of
 from limelight_models.recipes.recipe import Blueprint
-from limelight_models.zoo.co_attention.vqa import few_regions, frames_of
 from tests.models.runs import losses, order, run
 
 

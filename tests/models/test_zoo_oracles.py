@@ -10,6 +10,8 @@ import torch
 
 import tests.oracles.zoo
 from limelight_models.index import ZOO, published, variants
+from limelight_models.network import Answer
+from limelight_models.zoo.sentences.structured import redundancy
 from tests.kit import small
 
 FILES = {path.stem for path in Path(tests.oracles.zoo.__file__).parent.glob("[a-z]*.py")}
@@ -40,6 +42,25 @@ def test_a_model_answers_as_its_paper_says(name: str) -> None:
         assert set(given) == set(wanted)
         for each, value in wanted.items():
             np.testing.assert_allclose(given[each][0].numpy(), value, rtol=1e-9, atol=1e-11, err_msg=each)
+
+
+def test_rows_on_one_word_each_and_apart_cost_nothing_and_others_are_part_of_what_is_learned() -> None:
+    apart = torch.eye(3)[None, :2]
+    assert redundancy(apart).tolist() == [0.0] and redundancy(apart[:, [0, 0]]).tolist() == [2.0]
+    answer = Answer({}, {}, {"penalty": torch.tensor([1.0, 2.0])})
+    losses, target = torch.tensor([0.5, 0.5]), torch.tensor([0, 1])
+    price = small.config("structured").penalty
+    for name, cost in (("structured", 3 * price), ("structured-free", 0.0)):
+        assert small.build(name).objective(losses, answer, target).item() == pytest.approx(1.0 + cost)
+
+
+def test_without_attention_within_sentences_the_order_of_words_says_nothing() -> None:
+    first, second = small.text(5, 1)[None], small.text(3, 2)[None]
+    pair = {"first_mask": first != 0, "second_ids": second, "second_mask": second != 0}
+    for name, blind in (("decomposable-attention", True), ("decomposable-attention-within", False)):
+        model = small.make(name)
+        said, turned = (model(first_ids=ids, **pair).outputs["logits"] for ids in (first, first.flip(1)))
+        assert torch.allclose(said, turned) == blind
 
 
 def test_a_transcription_notices_what_a_model_does_otherwise() -> None:

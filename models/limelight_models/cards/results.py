@@ -3,13 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from limelight.base.enums import number_of
 from limelight.v1 import model_pb2, values_pb2
 from limelight_bundle.v1 import bundle_pb2
 from limelight_models.cards.inputs import TextInput, Tokenizer
-from limelight_models.cards.labels import LabelSet
+from limelight_models.cards.labels import LabelSet, output_steps
 
 # Score of a token that is never put out: far below those of models, and within the range of float16.
 NEVER = -1e4
@@ -289,6 +289,11 @@ class State:
         return bundle_pb2.State(input=self.input, output=self.output, zeros=zeros, growing_axis=2)
 
 
+def carried_states(*names: str) -> list[State]:
+    """States that go from step to step as `<name>` and `next_<name>`, and begin as the encoder's `initial_<name>`."""
+    return [State(input=name, output=f"next_{name}", start=f"initial_{name}") for name in names]
+
+
 def cached_states(layers: int, heads: int, d_model: int) -> list[State]:
     """The cached keys and values of a decoder's layers: `keys.<layer>` and `values.<layer>`, by heads."""
     cache = (heads, d_model // heads)
@@ -325,6 +330,12 @@ class Written(Result):
     starts_with_prompt: bool = False
     more_ends: Sequence[int] = ()
     steps_before_target: int = 0
+
+    @classmethod
+    def by(cls, config: Any, tokenizer: Tokenizer, **more: Any) -> "Written":
+        """Output steps with the `begin`, `end` and `max_new_tokens` of a config. more: other fields."""
+        limits = {name: getattr(config, name) for name in ("begin", "end", "max_new_tokens")}
+        return cls(steps=output_steps(), tokenizer=tokenizer, **limits, **more)
 
     @property
     def task(self) -> model_pb2.Task:

@@ -6,6 +6,19 @@ from dataclasses import asdict, dataclass
 from limelight.v1 import model_pb2
 
 Names = str | tuple[str, ...]
+# Names whose column need not be said; `singular` alone is in two, and here means one look.
+COLUMNS = {
+    "scoring": "additive, multiplicative, scaled multiplicative, general, activated general, concat, location-based",
+    "features": "parallel co-attention, rotatory",
+    "levels": "hierarchical",
+    "representations": "multi-representational",
+    "alignment": "global, hard, local, reinforced, sigmoid, α-entmax",
+    "dimensionality": "single-dimensional, multi-dimensional",
+    "query": "basic, specialised, self-attentive",
+    "multiplicity": "singular, multi-hop, multi-head, capsule",
+}
+_COLUMN_OF = {name: column for column, names in COLUMNS.items() for name in names.split(", ")}
+_KNOWN = f"one of {', '.join(_COLUMN_OF)}"
 _CITATION = re.compile(r"(.+?) \((\d{4})\): (.+)\. (.+)")
 
 
@@ -21,6 +34,21 @@ class Taxonomy:
     dimensionality: Names = "single-dimensional"
     query: Names = "basic"
     multiplicity: Names = "singular"
+
+    @classmethod
+    def of(cls, text: str) -> "Taxonomy":
+        """Read `additive, multi-head, alignment: sparsemax`: names, those of a column in their order.
+
+        Raises: ValueError where a name is not in `COLUMNS` and has no column in front of it.
+        """
+        found: dict[str, list[str]] = {}
+        for part in text.split(", "):
+            said, _, name = part.rpartition(": ")
+            column = said or _COLUMN_OF.get(name, "")
+            if column not in COLUMNS:
+                raise ValueError(f"{part!r} is in no column of the taxonomy; write `COLUMN: NAME`, or {_KNOWN}")
+            found.setdefault(column, []).append(name)
+        return cls(**{column: tuple(names) for column, names in found.items()})
 
     def describe(self) -> model_pb2.Taxonomy:
         """As a description has it."""

@@ -133,10 +133,7 @@ ALIGNS: tuple[Mechanism, ...] = (
         served=picture.patch(align="selective grid of Gaussians"),
     ),
     entry(
-        "C11",
-        "self-adaptive temperature",
-        SelfAdaptiveTemperature,
-        lambda s: SelfAdaptiveTemperature(d_q=s.d, d_c=s.d),
+        "C11", "self-adaptive temperature", SelfAdaptiveTemperature, lambda s: SelfAdaptiveTemperature(d_q=s.d, d_c=s.d)
     ),
     entry("C12", "compositional de-attention", DeAttention, lambda s: DeAttention()),
     entry("C13", "constrained softmax", ConstrainedSoftmax, lambda s: ConstrainedSoftmax()),

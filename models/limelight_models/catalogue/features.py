@@ -185,23 +185,10 @@ FEATURE_MECHANISMS: tuple[Mechanism, ...] = (
         forms.nested,
         "activated general",
     ),
-    affinity(
-        "bilinear",
-        TanhBilinear,
-        lambda s: TanhBilinear(d_q=s.d, d_k=s.d, heads=s.heads),
-        "activated general",
-    ),
+    affinity("bilinear", TanhBilinear, lambda s: TanhBilinear(d_q=s.d, d_k=s.d, heads=s.heads), "activated general"),
     affinity("concat-product", ConcatProduct, lambda s: ConcatProduct(d=s.d, heads=s.heads), "concat-product"),
     affinity(
-        "decomposable",
-        Decomposable,
-        lambda s: Decomposable(d_q=s.d, d_k=s.d, d_w=s.d_w, heads=s.heads),
-        "decomposable",
+        "decomposable", Decomposable, lambda s: Decomposable(d_q=s.d, d_k=s.d, d_w=s.d_w, heads=s.heads), "decomposable"
     ),
-    affinity(
-        "Hermitian",
-        Hermitian,
-        lambda s: Hermitian(d_q=s.d, d_k=s.d, d_c=s.d, heads=s.heads),
-        "Hermitian",
-    ),
+    affinity("Hermitian", Hermitian, lambda s: Hermitian(d_q=s.d, d_k=s.d, d_c=s.d, heads=s.heads), "Hermitian"),
 )

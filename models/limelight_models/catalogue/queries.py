@@ -136,12 +136,7 @@ QUERIES: tuple[Mechanism, ...] = (
         served=forms.every_token(),
     ),
     asking(
-        row="H4",
-        name="multi-head",
-        module=MultiHead,
-        make=forms.multi_head,
-        call=call_asking,
-        served=forms.heads(),
+        row="H4", name="multi-head", module=MultiHead, make=forms.multi_head, call=call_asking, served=forms.heads()
     ),
     asking(
         row="I3",

@@ -58,11 +58,11 @@ def recipe_of(name: str) -> Recipe[MechanismConfig]:
         MechanismConfig,
         partial(build, mechanism),
         partial(card, mechanism),
-        prepare=partial(prepare, task),
+        partial(prepare, task),
+        PRESETS,
         needs_files=True,
         task=Classify(),
         data=DATA[task],
-        presets=PRESETS,
         builtin=BUILTIN.get(task),
     )
 

@@ -119,12 +119,7 @@ SIGNALS: tuple[Mechanism, ...] = (
         outputs=("context", "weights"),
     ),
     signal(
-        "I3",
-        "auxiliary head trained on syntax",
-        signals.syntax_head_loss,
-        "among_queries",
-        "parents",
-        "query_mask",
+        "I3", "auxiliary head trained on syntax", signals.syntax_head_loss, "among_queries", "parents", "query_mask"
     ),
     trained(
         row="I4",

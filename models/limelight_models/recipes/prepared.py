@@ -69,7 +69,7 @@ def described(
     **more: Any,
 ) -> Recipe[Any]:
     """A recipe whose choices follow from its config's class alone. choices: makes its `prepare`. more: other fields."""
-    return Recipe(config, network, card, prepare=choices(config), presets=presets, **more)
+    return Recipe(config, network, card, choices(config), presets, **more)
 
 
 # Recipes of models that put texts, or what is made of texts, and pictures into classes; each says what comes with it.

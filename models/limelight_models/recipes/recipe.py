@@ -9,7 +9,7 @@ from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import Input, Noise, PairInput, TextInput, Tokenizer
 from limelight_models.cards.maps import Map
 from limelight_models.cards.results import Classes, Result
-from limelight_models.cards.taxonomy import Citation, Names, Taxonomy
+from limelight_models.cards.taxonomy import Citation, Taxonomy
 from limelight_models.data.dataset import Dataset
 from limelight_models.data.folder import Kind
 from limelight_models.network import Network
@@ -51,15 +51,15 @@ class Blueprint(Generic[C]):
         inputs: Sequence[Input],
         maps: Mapping[str, Map],
         citation: str,
-        taxonomy: Mapping[str, Names],
+        taxonomy: str,
         results: Sequence[Result] = (),
         noise: Sequence[Noise] = (),
         max_characters: int = 0,
     ) -> Card:
         """Describe a network of this blueprint, with the limits that its `config` has.
 
-        citation: as `Citation.of` reads it. results: the classes of the instance where there are no others. taxonomy:
-        columns of `Taxonomy`. max_characters: where the config has none.
+        citation, taxonomy: as `Citation.of` and `Taxonomy.of` read them. results: the classes of the instance where
+        there are no others. max_characters: where the config has none.
         """
         return describe(
             title=title,
@@ -67,7 +67,7 @@ class Blueprint(Generic[C]):
             inputs=inputs,
             results=results or [Classes(labels=self.labels)],
             maps=maps,
-            taxonomy=Taxonomy(**taxonomy),
+            taxonomy=Taxonomy.of(taxonomy),
             citation=Citation.of(citation),
             noise=noise,
             config=network.config,
@@ -92,11 +92,11 @@ class Recipe(Generic[C]):
     config: type[C]
     network: Callable[..., Network]
     card: Callable[[Any, Blueprint[C]], Card]
+    prepare: Callable[[Dataset, Preset], Blueprint[C]]
+    presets: Mapping[str, Preset]
     _: KW_ONLY
     task: Task
     data: Kind
-    prepare: Callable[[Dataset, Preset], Blueprint[C]]
-    presets: Mapping[str, Preset]
     builtin: Callable[..., Dataset] | None = None
     start: Callable[[Any, Dataset, Blueprint[C]], None] | None = None
     needs_files: bool = False

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from limelight_models.cards.inputs import TextInput, Tokenizer, forced_target
-from limelight_models.cards.labels import output_steps
 from limelight_models.cards.results import Written
 from limelight_models.data import dates, rows, tokenizers
 from limelight_models.data.dataset import Dataset
@@ -45,14 +44,7 @@ class Seq2SeqConfig(Sizes):
 
     def written(self, files: Mapping[str, str], **more: Any) -> Written:
         """The generated text. more: fields of `Written` that models differ in."""
-        return Written(
-            steps=output_steps(),
-            tokenizer=self.target(files).tokenizer,
-            begin=self.begin,
-            end=self.end,
-            max_new_tokens=self.max_new_tokens,
-            **more,
-        )
+        return Written.by(self, self.target(files).tokenizer, **more)
 
 
 C = TypeVar("C", bound=Seq2SeqConfig)

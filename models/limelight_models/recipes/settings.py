@@ -1,7 +1,7 @@
 """Settings of training, and presets: sizes by name, and their changes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 
@@ -38,6 +38,10 @@ class Preset:
     settings: Settings
     sizes: Mapping[str, Any] = field(default_factory=dict)
     vocabulary: int = 0
+
+    def sized(self, **sizes: Any) -> "Preset":
+        """The same with further sizes of the model."""
+        return replace(self, sizes={**self.sizes, **sizes})
 
 
 def preset(

@@ -43,7 +43,7 @@ def card(network: Glance, blueprint: Blueprint[GlanceConfig]) -> Card:
         summary="Classifies a text at a glance.",
         inputs=[text],
         maps=maps_of(network.pool, {"pool": Attends(one("text"), text.tokens(), "How much each word counts.")}),
-        taxonomy={"scoring": "additive", "query": "self-attentive"},
+        taxonomy="additive, self-attentive",
         citation="Nobody (2026): At a Glance. nowhere",
     )
 

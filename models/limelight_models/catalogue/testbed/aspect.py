@@ -1,7 +1,7 @@
 """A target between its left and its right, rotatory or target-object attention, a class: aspect sentiment."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,15 +10,13 @@ from limelight_models.attention.features import Rotatory
 from limelight_models.attention.levels import TargetObject
 from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import TextInput, Tokenizer
 from limelight_models.cards.labels import LabelSet, numbered, one
 from limelight_models.cards.maps import Map
 from limelight_models.cards.parts import PARTS, parts_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Taxonomy
 from limelight_models.catalogue.testbed.classifier import SmallModel
-from limelight_models.catalogue.testbed.text import MAX_CHARACTERS, Features, Texts
+from limelight_models.catalogue.testbed.taxonomy import classifier
+from limelight_models.catalogue.testbed.text import Features, Texts
 from limelight_models.network import Answer
 from limelight_models.tasks.heads import Scores
 
@@ -119,14 +117,6 @@ class TargetObjectModel(AspectModel):
         }
 
 
-def card(texts: Texts, maps: Mapping[str, Map], *, title: str, taxonomy: Taxonomy) -> Card:
-    """Describe the model."""
-    return describe(
-        title=title,
-        summary=f"A small classifier of what is said of a target, whose attention is {title}.",
-        inputs=list(parts(texts).values()),
-        results=[Classes(labels=texts.labels)],
-        maps=maps,
-        taxonomy=taxonomy,
-        max_characters=MAX_CHARACTERS,
-    )
+def card(texts: Texts, maps: Mapping[str, Map], **more: Any) -> Card:
+    """Describe the model. more: as `classifier` takes it."""
+    return classifier("what is said of a target,", texts, list(parts(texts).values()), maps, **more)

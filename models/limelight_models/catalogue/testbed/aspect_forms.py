@@ -39,9 +39,7 @@ def rotatory(count: int, score: Callable[[Scale], Score] = activated) -> ServedF
 
     def built(title: str, texts: Texts) -> Built:
         row = taxonomy(
-            score="activated general",
-            features="rotatory",
-            multiplicity="multi-hop" if count > 1 else "singular",
+            score="activated general", features="rotatory", multiplicity="multi-hop" if count > 1 else "singular"
         )
         model = RotatoryModel(texts, turning(count, score)(texts)).eval()
         return model, aspect.card(texts, model.maps, title=title, taxonomy=row)

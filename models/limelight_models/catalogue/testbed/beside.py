@@ -1,6 +1,6 @@
 """Small classifiers of a text with something beside it: how far its words are apart (C16), or variables (H1)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 from torch import Tensor, nn
 
@@ -10,19 +10,14 @@ from limelight_models.attention.flat import average
 from limelight_models.attention.general import FeatureAttention
 from limelight_models.attention.queries.auxiliary import AuxiliaryQuery
 from limelight_models.attention.score import Additive
-from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
-from limelight_models.cards.inputs import Input, TensorInput, TensorSpec
-from limelight_models.cards.maps import Map, map_of
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Taxonomy
+from limelight_models.cards.inputs import TensorInput, TensorSpec
+from limelight_models.cards.maps import map_of
 from limelight_models.catalogue.testbed.classifier import SmallModel
 from limelight_models.catalogue.testbed.form import Built, ServedForm
 from limelight_models.catalogue.testbed.readers import pairs_of
-from limelight_models.catalogue.testbed.taxonomy import ADDITIVE, SCALED, taxonomy
+from limelight_models.catalogue.testbed.taxonomy import ADDITIVE, SCALED, classifier, taxonomy
 from limelight_models.catalogue.testbed.text import (
     ATTENTION,
-    MAX_CHARACTERS,
     TEXT,
     TOKENS,
     Features,
@@ -34,6 +29,9 @@ from limelight_models.network import Answer
 from limelight_models.tasks.heads import Scores
 
 DISTANCES, VARIABLES = "distances", "variables"  # inputs, and tasks
+
+
+READS = "sentences and what comes with them,"
 
 
 class DistancesModel(SmallModel):
@@ -97,15 +95,13 @@ def over_distances(attention: Attention, title: str, texts: Texts, *, align: str
         ),
     )
     row = taxonomy(score=SCALED, align=align, query="self-attentive")
-    return model, card(texts, [text_input(texts), apart], model.maps, title=title, row=row)
+    return model, classifier(READS, texts, [text_input(texts), apart], model.maps, title=title, taxonomy=row)
 
 
 def distances(make: Callable[[Scale], Attention], *, align: str) -> ServedForm:
     """An attention that reads distances, which come with the text."""
     return ServedForm(
-        task=DISTANCES,
-        make=lambda title, texts: over_distances(make(texts), title, texts, align=align),
-        attention=make,
+        task=DISTANCES, make=lambda title, texts: over_distances(make(texts), title, texts, align=align), attention=make
     )
 
 
@@ -125,19 +121,6 @@ def variables() -> ServedForm:
             tensor=TensorSpec(name=VARIABLES, dimensions={"variable": texts.variables}, fixed=True),
         )
         row = taxonomy(score=ADDITIVE, query="basic")
-        return model, card(texts, [text_input(texts), known], model.maps, title=title, row=row)
+        return model, classifier(READS, texts, [text_input(texts), known], model.maps, title=title, taxonomy=row)
 
     return ServedForm(task=VARIABLES, make=built)
-
-
-def card(texts: Texts, inputs: Sequence[Input], maps: Mapping[str, Map], *, title: str, row: Taxonomy) -> Card:
-    """Describe one of the models."""
-    return describe(
-        title=title,
-        summary=f"A small classifier of sentences and what comes with them, whose attention is {title}.",
-        inputs=inputs,
-        results=[Classes(labels=texts.labels)],
-        maps=maps,
-        taxonomy=row,
-        max_characters=MAX_CHARACTERS,
-    )

@@ -1,6 +1,7 @@
 """A document, attention on its levels, a class: movie reviews in miniature."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -8,14 +9,12 @@ from limelight_models.attention.levels import Hierarchical
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import DocumentInput, Tokenizer
 from limelight_models.cards.labels import one
 from limelight_models.cards.maps import Map
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Taxonomy
 from limelight_models.catalogue.testbed.classifier import SmallModel
-from limelight_models.catalogue.testbed.text import MAX_CHARACTERS, Features, Texts
+from limelight_models.catalogue.testbed.taxonomy import classifier
+from limelight_models.catalogue.testbed.text import Features, Texts
 from limelight_models.network import Answer
 from limelight_models.tasks.heads import Scores
 
@@ -132,14 +131,6 @@ def unflatten(weights: Tensor, mask: Tensor) -> Tensor:
     return weights.squeeze(2).unflatten(-1, mask.shape[1:])
 
 
-def card(texts: Texts, maps: Mapping[str, Map], *, title: str, taxonomy: Taxonomy) -> Card:
-    """Describe the model."""
-    return describe(
-        title=title,
-        summary=f"A small classifier of documents whose attention is {title}.",
-        inputs=[document_input(texts)],
-        results=[Classes(labels=texts.labels)],
-        maps=maps,
-        taxonomy=taxonomy,
-        max_characters=MAX_CHARACTERS,
-    )
+def card(texts: Texts, maps: Mapping[str, Map], **more: Any) -> Card:
+    """Describe the model. more: as `classifier` takes it."""
+    return classifier("documents", texts, [document_input(texts)], maps, **more)

@@ -22,11 +22,7 @@ def pool(s: Scale, *, score: Score | None = None, align: Align | None = None) ->
 
 
 def document(
-    make: Callable[[Texts], DocumentModel],
-    *,
-    levels: str,
-    score: str = "self-attentive",
-    align: str = SOFT,
+    make: Callable[[Texts], DocumentModel], *, levels: str, score: str = "self-attentive", align: str = SOFT
 ) -> ServedForm:
     """A model of documents."""
 
@@ -55,12 +51,7 @@ def hierarchical(
         encode = SentenceEncoder(d=texts.d) if read_in_order else None
         return Hierarchical(word=word(texts), sentence=sentence(texts), encode=encode)
 
-    return document(
-        lambda t: HierarchicalModel(t, levels(t)),
-        levels="hierarchical",
-        score=score,
-        align=align,
-    )
+    return document(lambda t: HierarchicalModel(t, levels(t)), levels="hierarchical", score=score, align=align)
 
 
 def flat(texts: Texts, *, score: Score | None = None) -> DocumentModel:

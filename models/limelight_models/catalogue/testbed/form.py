@@ -54,11 +54,7 @@ def read_by(
 
 
 def attended(
-    make: Callable[[Texts], Attention],
-    *,
-    score: str,
-    align: str = SOFT,
-    form: Callable[..., Reader] | None = None,
+    make: Callable[[Texts], Attention], *, score: str, align: str = SOFT, form: Callable[..., Reader] | None = None
 ) -> ServedForm:
     """A mechanism that is an `Attention`, read by the form that it needs, or by the one given."""
 

@@ -15,9 +15,7 @@ from limelight_models.network import Answer
 from limelight_models.tasks.heads import Scores
 
 REPRESENTATIONS = LabelSet(
-    name="representations",
-    kind="representations",
-    names=("word", "letters", "word with its neighbours"),
+    name="representations", kind="representations", names=("word", "letters", "word with its neighbours")
 )
 
 

@@ -2,20 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from limelight_models.attention.weights import weights_of
 from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import PairInput, Tokenizer
 from limelight_models.cards.labels import LabelSet, one
 from limelight_models.cards.maps import Map, MapKind
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Taxonomy
 from limelight_models.catalogue.testbed.classifier import SmallModel
-from limelight_models.catalogue.testbed.text import MAX_CHARACTERS, Features, Texts
+from limelight_models.catalogue.testbed.taxonomy import classifier
+from limelight_models.catalogue.testbed.text import Features, Texts
 from limelight_models.network import Answer
 
 FIRST = LabelSet(name="first", kind="tokens", input="pair", tensor="first_ids", dimension="first")
@@ -63,13 +62,7 @@ class PairModel(SmallModel):
     """
 
     def __init__(
-        self,
-        texts: Texts,
-        module: nn.Module,
-        maps: Mapping[str, Map],
-        *,
-        read: "Read | None" = None,
-        pairs: int = 1,
+        self, texts: Texts, module: nn.Module, maps: Mapping[str, Map], *, read: "Read | None" = None, pairs: int = 1
     ) -> None:
         super().__init__()
         self.features = Features(texts)
@@ -107,19 +100,8 @@ def plain(
     return module(first, second, first_mask, second_mask)
 
 
-def card(texts: Texts, maps: Mapping[str, Map], *, title: str, taxonomy: Taxonomy) -> Card:
-    """Describe the model."""
-    pair = PairInput(
-        summary="Two sentences, the premise first.",
-        tokenizer=Tokenizer(text=texts.tokenizer),
-        max_tokens=texts.max_tokens,
-    )
-    return describe(
-        title=title,
-        summary=f"A small classifier of pairs of sentences whose attention is {title}.",
-        inputs=[pair],
-        results=[Classes(labels=texts.labels)],
-        maps=maps,
-        taxonomy=taxonomy,
-        max_characters=MAX_CHARACTERS,
-    )
+def card(texts: Texts, maps: Mapping[str, Map], **more: Any) -> Card:
+    """Describe the model. more: as `classifier` takes it."""
+    read = "Two sentences, the premise first."
+    pair = PairInput(summary=read, tokenizer=Tokenizer(text=texts.tokenizer), max_tokens=texts.max_tokens)
+    return classifier("pairs of sentences", texts, [pair], maps, **more)

@@ -7,14 +7,12 @@ from limelight_models.attention.align import GaussianGrid
 from limelight_models.attention.general import FeatureAttention
 from limelight_models.attention.score import ScaledDot
 from limelight_models.blocks.regions import Regions
-from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import ImageInput
 from limelight_models.cards.labels import numbered
 from limelight_models.cards.maps import map_of
-from limelight_models.cards.results import Classes
 from limelight_models.catalogue.testbed.classifier import SmallModel
 from limelight_models.catalogue.testbed.form import Built, ServedForm
-from limelight_models.catalogue.testbed.taxonomy import SCALED, taxonomy
+from limelight_models.catalogue.testbed.taxonomy import SCALED, classifier, taxonomy
 from limelight_models.catalogue.testbed.text import ATTENTION, Scale, Texts
 from limelight_models.network import Answer
 from limelight_models.tasks.heads import Scores
@@ -64,14 +62,7 @@ def patch(*, align: str) -> ServedForm:
 
     def built(title: str, texts: Texts) -> Built:
         model = PatchModel(texts, over_cells(texts, SIDE // STRIDE)).eval()
-        return model, describe(
-            title=title,
-            summary=f"A small classifier of pictures whose attention is {title}.",
-            inputs=[IMAGE],
-            results=[Classes(labels=texts.labels)],
-            maps=model.maps,
-            taxonomy=taxonomy(score=SCALED, align=align),
-            max_pixels=MAX_PIXELS,
-        )
+        row, limits = taxonomy(score=SCALED, align=align), {"max_characters": 0, "max_pixels": MAX_PIXELS}
+        return model, classifier("pictures", texts, [IMAGE], model.maps, title=title, taxonomy=row, **limits)
 
     return ServedForm(task=PICTURE, make=built)

@@ -1,18 +1,17 @@
 """A sentence, one attention mechanism, a class: the task model in which scores and alignments are compared."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor, nn
 
 from limelight_models.cards.card import Card
-from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import Noise
 from limelight_models.cards.maps import Map
-from limelight_models.cards.results import Classes
-from limelight_models.cards.taxonomy import Taxonomy
 from limelight_models.catalogue.testbed.classifier import SmallModel
 from limelight_models.catalogue.testbed.readers import Reader
-from limelight_models.catalogue.testbed.text import MAX_CHARACTERS, Features, Texts, text_input
+from limelight_models.catalogue.testbed.taxonomy import classifier
+from limelight_models.catalogue.testbed.text import Features, Texts, text_input
 from limelight_models.network import Answer
 from limelight_models.tasks.heads import Scores
 
@@ -40,18 +39,8 @@ class SentenceModel(SmallModel):
         return Answer({"logits": self.classify(vector)}, maps, signals)
 
 
-def card(
-    texts: Texts, maps: Mapping[str, Map], *, title: str, taxonomy: Taxonomy, noise_steps: int | None = None
-) -> Card:
-    """Describe the model; noise_steps: as a `Reader` has it."""
+def card(texts: Texts, maps: Mapping[str, Map], *, noise_steps: int | None = None, **more: Any) -> Card:
+    """Describe the model. noise_steps: as a `Reader` has it. more: as `classifier` takes it."""
     looks = {"step": noise_steps} if noise_steps else {}
-    return describe(
-        title=title,
-        summary=f"A small classifier of sentences whose attention is {title}.",
-        inputs=[text_input(texts)],
-        results=[Classes(labels=texts.labels)],
-        maps=maps,
-        taxonomy=taxonomy,
-        noise=() if noise_steps is None else [Noise(axes={**looks, "token": 0}, most=texts.max_tokens)],
-        max_characters=MAX_CHARACTERS,
-    )
+    noise = () if noise_steps is None else [Noise(axes={**looks, "token": 0}, most=texts.max_tokens)]
+    return classifier("sentences", texts, [text_input(texts)], maps, noise=noise, **more)

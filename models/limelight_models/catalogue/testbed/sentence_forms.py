@@ -71,11 +71,7 @@ def directed(direction: Mask) -> Callable[[Scale], DirectionalSelfAttention]:
 
 def heads() -> ServedForm:
     """The average asks with four heads."""
-    return read_by(
-        lambda t: Asked(module=multi_head(t), d=t.d),
-        score=SCALED,
-        multiplicity="multi-head",
-    )
+    return read_by(lambda t: Asked(module=multi_head(t), d=t.d), score=SCALED, multiplicity="multi-head")
 
 
 def task_model(*, asks: bool) -> ServedForm:
@@ -142,11 +138,7 @@ def multi_head(s: Scale) -> MultiHead:
 
 def disagreeing(by: str) -> ServedForm:
     """Multi-head attention, trained to disagree; not a row of its own, but of training signals (H8)."""
-    return read_by(
-        lambda t: Disagreeing(module=multi_head(t), d=t.d, by=by),
-        score=SCALED,
-        multiplicity="multi-head",
-    )
+    return read_by(lambda t: Disagreeing(module=multi_head(t), d=t.d, by=by), score=SCALED, multiplicity="multi-head")
 
 
 def sharing(s: Scale) -> MultiHop:
@@ -183,10 +175,7 @@ def token_to_token(s: Scale) -> SelfAttention:
 
 def every_token() -> ServedForm:
     """Every token asks, by scaled dot products."""
-    return read_by(
-        lambda t: SelfAttending(module=token_to_token(t), d=t.d),
-        score=SCALED,
-    )
+    return read_by(lambda t: SelfAttending(module=token_to_token(t), d=t.d), score=SCALED)
 
 
 def capsules(texts: Texts) -> Reader:

@@ -11,7 +11,6 @@ from limelight_models.data import tokenizers
 ATTENTION = "attention"  # the map of a model that has one
 TEXT = one("text")  # a text as one thing
 TOKENS = LabelSet(name="tokens", kind="tokens", input="text", tensor="token_ids", dimension="token")
-MAX_CHARACTERS = 20_000
 
 # What the survey leaves open, chosen here once, so that mechanisms are compared on equal terms.
 RADIUS = 3  # of local windows, in words

@@ -90,12 +90,7 @@ def card(network: LcrRotHop, blueprint: Blueprint[LcrRotConfig]) -> Card:
         summary="Tells what a sentence says of a target in it; attention turns between it and what stands around.",
         inputs=list(parts.values()),
         maps=maps_of(network.rotatory, maps),
-        taxonomy={
-            "features": "rotatory",
-            "scoring": "activated general",
-            "query": "specialised",
-            "multiplicity": "multi-hop" if config.hops > 1 else "singular",
-        },
+        taxonomy="rotatory, activated general, specialised" + ", multi-hop" * (config.hops > 1),
         citation="Wallaart, Frasincar (2019): A Hybrid Approach for Aspect-Based Sentiment Analysis Using a "
         "Lexicalized Domain Ontology and Attentional Neural Models. ESWC",
     )

@@ -142,12 +142,7 @@ def card(network: Rban, blueprint: Blueprint[RbanConfig]) -> Card:
         summary="Tells what an answer thinks of the thing that a question is about, by words that two samplers keep.",
         inputs=[pair],
         maps=maps_of(network.attention, maps),
-        taxonomy={
-            "features": "parallel co-attention",
-            "scoring": "additive",
-            "alignment": "reinforced" if config.samplers else "global",
-            "query": "specialised",
-        },
+        taxonomy="parallel co-attention, additive, specialised" + ", reinforced" * config.samplers,
         citation="Wang, Sun, Li, Liu, Si, Zhang, Zhou (2019): Aspect Sentiment Classification Towards "
         "Question-Answering with Reinforced Bidirectional Attention Network. ACL",
         noise=[Noise(name=f"{side}_noise", axes={side: 0}, most=config.max_tokens) for side in network.samplers],

@@ -90,7 +90,7 @@ def card(network: RnnCapsule, blueprint: Blueprint[RnnCapsuleConfig]) -> Card:
             Classes(labels=blueprint.labels, name="capsules", activation="sigmoid"),
         ],
         maps=maps_of(network.capsules, {"capsule": Attends(capsules, text.tokens(), about, kind="pool")}),
-        taxonomy={"scoring": "multiplicative", "query": "self-attentive", "multiplicity": "capsule"},
+        taxonomy="multiplicative, self-attentive, capsule",
         citation="Wang, Sun, Han, Liu, Zhu (2018): Sentiment Analysis by Capsules. WWW",
     )
 
@@ -101,17 +101,8 @@ PRESETS = {
     "full": preset(8, 32, 3e-3, patience=3, vocabulary=8000, dropout=0.4),
     # The authors' code for film reviews, whose network is an LSTM of two layers over words that GloVe has made; those
     # learn a tenth as fast.
-    "paper": preset(
-        60,
-        64,
-        1e-3,
-        weight_decay=0.0,
-        patience=10,
-        vocabulary=30_000,
-        d_embedding=300,
-        d_hidden=256,
-        dropout=0.5,
-        max_tokens=64,
+    "paper": preset(60, 64, 1e-3, weight_decay=0.0, patience=10, vocabulary=30_000).sized(
+        d_embedding=300, d_hidden=256, dropout=0.5, max_tokens=64
     ),
 }
 

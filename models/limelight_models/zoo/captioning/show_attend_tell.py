@@ -20,10 +20,7 @@ from limelight_models.attention.score import Additive
 from limelight_models.attention.score.prepared import PreparedKeys
 from limelight_models.attention.signals import MovingBaseline, doubly_stochastic_penalty, reinforce_loss
 from limelight_models.blocks.cells import Cells
-from limelight_models.cards.inputs import ImageInput, Noise, forced_target
-from limelight_models.cards.labels import output_steps
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import State, Written
+from limelight_models.cards.language import Attends, ImageInput, Noise, Written, carried_states, forced_target, maps_of
 from limelight_models.data import rows, tokenizers
 from limelight_models.data.canvas import captions
 from limelight_models.data.dataset import Dataset
@@ -213,17 +210,7 @@ def card(network: ShowAttendTell, blueprint: Blueprint[ShowAttendTellConfig]) ->
     image = ImageInput.of(config)
     cells = image.cells(*network.encoder.grid)
     target = forced_target(blueprint.tokenizer(TARGET), config.max_new_tokens)
-    written = Written(
-        steps=output_steps(),
-        tokenizer=target.tokenizer,
-        begin=config.begin,
-        end=config.end,
-        max_new_tokens=config.max_new_tokens,
-        states=[
-            State(input="hidden", output="next_hidden", start="initial_hidden"),
-            State(input="cell", output="next_cell", start="initial_cell"),
-        ],
-    )
+    written = Written.by(config, target.tokenizer, states=carried_states("hidden", "cell"))
     about = "Where the decoder looked in the picture before it put out each token."
     cross = Attends(written.steps, cells, about, features=network.encoder.d_out)
     return blueprint.card(
@@ -233,7 +220,7 @@ def card(network: ShowAttendTell, blueprint: Blueprint[ShowAttendTellConfig]) ->
         inputs=[image, target],
         results=[written],
         maps=maps_of(network.attention, {"decoder.cross": cross}),
-        taxonomy={"scoring": "additive", "alignment": "hard" if config.hard else "global"},
+        taxonomy="additive, hard" if config.hard else "additive",
         citation="Xu, Ba, Kiros, Cho, Courville, Salakhutdinov, Zemel, Bengio (2015): Show, Attend and Tell: "
         "Neural Image Caption Generation with Visual Attention. ICML",
         noise=[Noise(axes={cells.name: cells.axis.size})] if config.hard else [],
@@ -249,12 +236,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[ShowAttendTellConfig]
     target = tokenizers.pieces(texts, vocabulary=preset.vocabulary, output=True)
     begin, end = tokenizers.special_ids(target)
     config = fitting(
-        ShowAttendTellConfig,
-        vocabulary=tokenizers.size(target),
-        begin=begin,
-        end=end,
-        **pixels.sizes,
-        **preset.sizes,
+        ShowAttendTellConfig, vocabulary=tokenizers.size(target), begin=begin, end=end, **pixels.sizes, **preset.sizes
     )
     return Blueprint(config, (), {TARGET: target})
 
@@ -262,27 +244,12 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[ShowAttendTellConfig]
 PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6), strides=(2,), d_embedding=6, d_state=8, d_attention=6),
     "demo": preset(7, 32, 2e-3, patience=7, vocabulary=150, taught=True),
-    "full": preset(
-        20,
-        64,
-        2e-3,
-        patience=5,
-        vocabulary=4000,
-        channels=(32, 64, 128),
-        d_embedding=96,
-        d_state=256,
-        d_attention=128,
-        dropout=0.3,
+    "full": preset(20, 64, 2e-3, patience=5, vocabulary=4000).sized(
+        channels=(32, 64, 128), d_embedding=96, d_state=256, d_attention=128, dropout=0.3
     ),
     # The authors' for COCO, on pictures of 224 × 224: 14 × 14 regions of 512 features. Theirs are those of VGG, which
     # has learned ImageNet and stays as it is; these are of five plain convolutions, of grey pictures, and learn.
-    "paper": preset(
-        50,
-        64,
-        2e-4,
-        weight_decay=0.0,
-        patience=10,
-        vocabulary=10_000,
+    "paper": preset(50, 64, 2e-4, weight_decay=0.0, patience=10, vocabulary=10_000).sized(
         channels=(64, 128, 256, 512, 512),
         strides=(2, 2, 2, 2),
         d_embedding=512,
@@ -297,12 +264,12 @@ SHOW_ATTEND_TELL = Recipe(
     ShowAttendTellConfig,
     ShowAttendTell,
     card,
+    prepare,
+    PRESETS,
     task=Generate(),
     data=rows.CAPTIONS,
     builtin=captions.dataset,
     start=learn_to_see,
-    prepare=prepare,
-    presets=PRESETS,
 )
 # The same with hard attention (paper §4.1).
 SHOW_ATTEND_TELL_HARD = SHOW_ATTEND_TELL.changed(hard=True)

@@ -17,7 +17,8 @@ from limelight_models.blocks.cells import Cells
 from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, preset, tiny
-from limelight_models.zoo.co_attention.vqa import FILE, Lstm, VqaConfig, Words, answering, of_picture
+from limelight_models.recipes.answering import VqaConfig, answering, of_picture
+from limelight_models.zoo.co_attention.vqa import Lstm, Words
 
 LEVELS = ("word", "phrase", "question")
 GRAMS = (1, 2, 3)
@@ -135,7 +136,7 @@ NAMES = {"first": "words", "second": "regions"}
 def card(network: HieCoAtt, blueprint: Blueprint[HieCoAttConfig]) -> Card:
     """Describe the network."""
     config = network.config
-    picture, question = config.picture(), config.question(blueprint.files[FILE])
+    picture, question = config.picture(), config.question(blueprint.tokenizer())
     words, cells = question.tokens("words"), of_picture(picture, network.regions)
     whole = one("answer")
     about = {
@@ -154,12 +155,7 @@ def card(network: HieCoAtt, blueprint: Blueprint[HieCoAttConfig]) -> Card:
         " at.",
         inputs=[picture, question],
         maps=maps_of(network.levels, maps),
-        taxonomy={
-            "scoring": "additive",
-            "features": "parallel co-attention",
-            "levels": "hierarchical",
-            "query": "specialised",
-        },
+        taxonomy="additive, parallel co-attention, hierarchical, specialised",
         citation="Lu, Yang, Batra, Parikh (2016): Hierarchical Question-Image Co-Attention for Visual Question "
         "Answering. NeurIPS",
     )
@@ -169,17 +165,8 @@ PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, d_attention=6, d_answer=8, around=1),
     "demo": preset(12, 32, 1e-3, vocabulary=500, taught=True),
     "full": preset(20, 32, 1e-3, patience=5, vocabulary=8000, d=96, d_attention=96, d_answer=192, dropout=0.3),
-    "paper": preset(
-        256,
-        300,
-        4e-4,
-        weight_decay=0.0,
-        patience=5,
-        vocabulary=15_000,
-        d=512,
-        d_attention=512,
-        d_answer=1024,
-        dropout=0.5,
+    "paper": preset(256, 300, 4e-4, weight_decay=0.0, patience=5, vocabulary=15_000).sized(
+        d=512, d_attention=512, d_answer=1024, dropout=0.5
     ),
 }
 

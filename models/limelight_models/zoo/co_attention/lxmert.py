@@ -19,7 +19,8 @@ from limelight_models.blocks.transformer import AddAndNorm
 from limelight_models.cards.maps import Attends, maps_of
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, preset, tiny
-from limelight_models.zoo.co_attention.vqa import FILE, BertVqaConfig, PlacedWords, answering, last_word, of_picture
+from limelight_models.recipes.answering import BertVqaConfig, answering, of_picture
+from limelight_models.zoo.co_attention.vqa import PlacedWords, last_word
 
 
 class LxmertConfig(BertVqaConfig):
@@ -116,7 +117,7 @@ class Lxmert(Network):
 def card(network: Lxmert, blueprint: Blueprint[LxmertConfig]) -> Card:
     """Describe the network."""
     config = network.config
-    picture, question = config.picture(), config.question(blueprint.files[FILE])
+    picture, question = config.picture(), config.question(blueprint.tokenizer())
     words, cells = question.tokens("words"), of_picture(picture, network.regions)
     text = {"text.{}.self": Attends(words, words, "Which words each word looks at in layer {} of their encoder.")}
     seen = {"picture.{}.self": Attends(cells, cells, "Which regions each looks at in layer {} of their encoder.")}
@@ -132,12 +133,7 @@ def card(network: Lxmert, blueprint: Blueprint[LxmertConfig]) -> Card:
         summary="Answers questions about pictures by words and regions that look at each other, layer by layer.",
         inputs=[picture, question],
         maps=maps_of(network.text, text) | maps_of(network.picture, seen) | maps_of(network.crossing, crossing),
-        taxonomy={
-            "scoring": "scaled multiplicative",
-            "features": "parallel co-attention",
-            "query": ("self-attentive", "specialised"),
-            "multiplicity": "multi-head",
-        },
+        taxonomy="scaled multiplicative, parallel co-attention, self-attentive, specialised, multi-head",
         citation="Tan, Bansal (2019): LXMERT: Learning Cross-Modality Encoder Representations from Transformers. EMNLP",
     )
 
@@ -146,8 +142,8 @@ PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, heads=2, d_hidden=8, around=1),
     "demo": preset(20, 32, 5e-4, vocabulary=500, taught=True),
     "full": preset(20, 32, 5e-4, patience=5, vocabulary=8000, d=96, d_hidden=384, dropout=0.2),
-    "paper": preset(
-        4, 32, 5e-5, vocabulary=30_000, d=768, word_layers=9, region_layers=5, layers=5, heads=12, d_hidden=3072
+    "paper": preset(4, 32, 5e-5, vocabulary=30_000).sized(
+        d=768, word_layers=9, region_layers=5, layers=5, heads=12, d_hidden=3072
     ),
 }
 

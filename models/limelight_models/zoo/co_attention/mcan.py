@@ -18,7 +18,8 @@ from limelight_models.blocks.transformer import AddAndNorm, FeedForward, PostNor
 from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, preset, tiny
-from limelight_models.zoo.co_attention.vqa import FILE, Lstm, VqaConfig, Words, answering, of_picture
+from limelight_models.recipes.answering import VqaConfig, answering, of_picture
+from limelight_models.zoo.co_attention.vqa import Lstm, Words
 
 
 class McanConfig(VqaConfig):
@@ -120,7 +121,7 @@ class Mcan(Network):
 def card(network: Mcan, blueprint: Blueprint[McanConfig]) -> Card:
     """Describe the network."""
     config = network.config
-    picture, question = config.picture(), config.question(blueprint.files[FILE])
+    picture, question = config.picture(), config.question(blueprint.tokenizer())
     words, cells, whole = question.tokens("words"), of_picture(picture, network.regions), one("answer")
     asking = {"words.{}.self": Attends(words, words, "What each word looks at among the words in layer {}.")}
     looking = {
@@ -140,12 +141,7 @@ def card(network: Mcan, blueprint: Blueprint[McanConfig]) -> Card:
         | maps_of(network.looking, looking)
         | maps_of(network.reduce_words, said)
         | maps_of(network.reduce_regions, seen),
-        taxonomy={
-            "scoring": ("scaled multiplicative", "additive"),
-            "features": "parallel co-attention",
-            "query": ("self-attentive", "specialised"),
-            "multiplicity": "multi-head",
-        },
+        taxonomy="scaled multiplicative, additive, parallel co-attention, self-attentive, specialised, multi-head",
         citation="Yu, Yu, Cui, Tao, Tian (2019): Deep Modular Co-Attention Networks for Visual Question Answering. "
         "CVPR",
     )
@@ -155,8 +151,8 @@ PRESETS = {
     "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, heads=2, d_hidden=8, d_fused=8),
     "demo": preset(20, 32, 5e-4, vocabulary=500, taught=True),
     "full": preset(20, 32, 1e-3, patience=5, vocabulary=8000, d=96, d_hidden=384, d_fused=192, layers=3, dropout=0.2),
-    "paper": preset(
-        13, 64, 1e-4, weight_decay=0.0, vocabulary=20_000, d=512, d_hidden=2048, d_fused=1024, layers=6, heads=8
+    "paper": preset(13, 64, 1e-4, weight_decay=0.0, vocabulary=20_000).sized(
+        d=512, d_hidden=2048, d_fused=1024, layers=6, heads=8
     ),
 }
 

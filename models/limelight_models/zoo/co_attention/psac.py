@@ -8,6 +8,7 @@ network's.
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +18,11 @@ from limelight_models.blocks.cells import Cells
 from limelight_models.blocks.transformer import PostNormLayer, places
 from limelight_models.blocks.two_way import TwoWay
 from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.data import rows
 from limelight_models.data.canvas import films
 from limelight_models.network import Answer, Network
-from limelight_models.recipes import Blueprint, Card, Recipe, preset, tiny
-from limelight_models.recipes.vision_pretraining import learn_to_see
-from limelight_models.zoo.co_attention.vqa import ANSWER, FILE, VqaConfig, Words, frames_of, prepare
+from limelight_models.recipes import Blueprint, Card, preset, tiny
+from limelight_models.recipes.answering import VqaConfig, answering, frames_of, prepare
+from limelight_models.zoo.co_attention.vqa import Words
 
 BOTH = ("question", "video")
 
@@ -136,7 +136,7 @@ def card(network: Psac, blueprint: Blueprint[PsacConfig]) -> Card:
     """Describe the network."""
     config = network.config
     film = config.picture("A film: square frames side by side, from left to right; it is scaled to the model's size.")
-    question = config.question(blueprint.files[FILE])
+    question = config.question(blueprint.tokenizer())
     frames, words = film.cells(1, config.frames, name="frames"), question.tokens("words")
     of_frames = {"frames.{}.self": Attends(frames, frames, "What each frame looks at among the frames in layer {}.")}
     of_words = {"words.{}.self": Attends(words, words, "What each word looks at among the words in layer {}.")}
@@ -152,12 +152,7 @@ def card(network: Psac, blueprint: Blueprint[PsacConfig]) -> Card:
         maps=maps_of(network.over_frames.layers, of_frames)
         | maps_of(network.over_words.layers, of_words)
         | maps_of(network.co_attention, between),
-        taxonomy={
-            "scoring": "scaled multiplicative",
-            "features": "parallel co-attention",
-            "query": ("self-attentive", "specialised"),
-            "multiplicity": ("singular", "multi-head"),
-        },
+        taxonomy="scaled multiplicative, parallel co-attention, self-attentive, specialised, singular, multi-head",
         citation="Li, Song, Gao, Liu, Huang, He, Gan (2019): Beyond RNNs: Positional Self-Attention with "
         "Co-Attention for Video Question Answering. AAAI",
     )
@@ -169,21 +164,11 @@ PRESETS = {
     "full": preset(20, 32, 1e-3, patience=5, vocabulary=8000, d=192, d_hidden=384, dropout=0.2),
     # The authors' code for TGIF's questions about frames, of which a film has 36. Theirs are features of a ResNet, of
     # 2048, their words 364; here all have the size of the frames. Adam is in the place of Adamax.
-    "paper": preset(
-        100, 32, 1e-3, weight_decay=0.0, patience=10, clip=0.25, vocabulary=10_000, d=2048, heads=8, d_hidden=512
+    "paper": preset(100, 32, 1e-3, weight_decay=0.0, patience=10, clip=0.25, vocabulary=10_000).sized(
+        d=2048, heads=8, d_hidden=512
     ),
 }
 
-PSAC = Recipe(
-    PsacConfig,
-    Psac,
-    card,
-    task=ANSWER,
-    data=rows.QUESTIONS,
-    builtin=films.dataset,
-    start=learn_to_see,
-    prepare=prepare(PsacConfig, frames_of),
-    presets=PRESETS,
-)
+PSAC = answering(PsacConfig, Psac, card, PRESETS, choices=partial(prepare, size=frames_of), builtin=films.dataset)
 # Each co-attention alone.
 PSAC_QUESTION, PSAC_VIDEO = (PSAC.with_parts(attends=(each,)) for each in BOTH)

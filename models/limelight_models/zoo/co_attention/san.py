@@ -15,7 +15,8 @@ from limelight_models.blocks.cells import Cells
 from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, preset, tiny
-from limelight_models.zoo.co_attention.vqa import FILE, Lstm, VqaConfig, Words, answering, last_word, of_picture
+from limelight_models.recipes.answering import VqaConfig, answering, of_picture
+from limelight_models.zoo.co_attention.vqa import Lstm, Words, last_word
 
 
 class SanConfig(VqaConfig):
@@ -71,7 +72,7 @@ class StackedAttention(Network):
 def card(network: StackedAttention, blueprint: Blueprint[SanConfig]) -> Card:
     """Describe the network."""
     config = network.config
-    picture, question = config.picture(), config.question(blueprint.files[FILE])
+    picture, question = config.picture(), config.question(blueprint.tokenizer())
     cells = of_picture(picture, network.regions)
     about = "How much each region counts in attention layer {}, which asks with what those before have found."
     return blueprint.card(
@@ -80,7 +81,7 @@ def card(network: StackedAttention, blueprint: Blueprint[SanConfig]) -> Card:
         summary="Answers questions about pictures by looking at their regions several times, one after the other.",
         inputs=[picture, question],
         maps=maps_of(network.hops, {"hop.{}": Attends(one("answer"), cells, about, kind="cross")}),
-        taxonomy={"scoring": "additive", "multiplicity": "multi-hop" if config.hops > 1 else "singular"},
+        taxonomy="additive, multi-hop" if config.hops > 1 else "additive",
         citation="Yang, He, Gao, Deng, Smola (2016): Stacked Attention Networks for Image Question Answering. CVPR",
     )
 
@@ -90,8 +91,8 @@ PRESETS = {
     "demo": preset(12, 32, 1e-3, vocabulary=500, taught=True),
     "full": preset(20, 32, 1e-3, patience=5, vocabulary=8000, d=96, d_attention=96, dropout=0.3),
     # Of the authors' code; Adam is in the place of descent with momentum.
-    "paper": preset(
-        50, 100, 4e-4, weight_decay=0.0, patience=5, clip=10.0, vocabulary=15_000, d=1024, d_attention=512, dropout=0.5
+    "paper": preset(50, 100, 4e-4, weight_decay=0.0, patience=5, clip=10.0, vocabulary=15_000).sized(
+        d=1024, d_attention=512, dropout=0.5
     ),
 }
 

@@ -16,7 +16,8 @@ from limelight_models.blocks.transformer import PostNormLayer
 from limelight_models.cards.maps import Attends, maps_of
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, preset, tiny
-from limelight_models.zoo.co_attention.vqa import FILE, BertVqaConfig, PlacedWords, answering, last_word, of_picture
+from limelight_models.recipes.answering import BertVqaConfig, answering, of_picture
+from limelight_models.zoo.co_attention.vqa import PlacedWords, last_word
 
 
 class VisualBertConfig(BertVqaConfig):
@@ -119,7 +120,7 @@ class VisualBert(Network):
 def card(network: VisualBert, blueprint: Blueprint[VisualBertConfig]) -> Card:
     """Describe the network."""
     config = network.config
-    picture, question = config.picture(), config.question(blueprint.files[FILE])
+    picture, question = config.picture(), config.question(blueprint.tokenizer())
     words, cells = question.tokens("words"), of_picture(picture, network.regions)
     part = "; its weights on words and on regions sum to 1"
     joint = {
@@ -135,7 +136,7 @@ def card(network: VisualBert, blueprint: Blueprint[VisualBertConfig]) -> Card:
         summary="Answers questions about pictures by one encoder, in which words and regions all look at each other.",
         inputs=[picture, question],
         maps=maps_of(network.alone, alone) | maps_of(network.joint, joint),
-        taxonomy={"scoring": "scaled multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        taxonomy="scaled multiplicative, self-attentive, multi-head",
         citation="Li, Yatskar, Yin, Hsieh, Chang (2019): VisualBERT: A Simple and Performant Baseline for Vision "
         "and Language. arXiv:1908.03557",
     )

@@ -155,7 +155,7 @@ def card(network: Disan, blueprint: Blueprint[DisanConfig]) -> Card:
             for side, tokens in zip(SIDES, (pair.first, pair.second), strict=True)
             for name, each in network.encoder.maps(tokens, config.d).items()
         },
-        taxonomy={"scoring": "additive", "dimensionality": "multi-dimensional", "query": "self-attentive"},
+        taxonomy="additive, multi-dimensional, self-attentive",
         citation="Shen, Zhou, Long, Jiang, Pan, Zhang (2018): DiSAN: Directional Self-Attention Network for "
         "RNN/CNN-Free Language Understanding. AAAI",
     )
@@ -166,8 +166,8 @@ PRESETS = {
     "demo": preset(4, 32, 4e-3, patience=2, vocabulary=500, d=16, d_compare=32, dropout=0.1),
     "full": preset(8, 32, 2e-3, patience=3, vocabulary=8000),
     # The authors' for SNLI, with Adam in the place of Adadelta. Their words are GloVe's, and stay as they are.
-    "paper": preset(
-        50, 64, 1e-3, weight_decay=5e-5, patience=10, vocabulary=40_000, d=300, d_compare=300, dropout=0.25
+    "paper": preset(50, 64, 1e-3, weight_decay=5e-5, patience=10, vocabulary=40_000).sized(
+        d=300, d_compare=300, dropout=0.25
     ),
 }
 

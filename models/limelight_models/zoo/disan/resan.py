@@ -133,12 +133,7 @@ def card(network: Resan, blueprint: Blueprint[ResanConfig]) -> Card:
         summary="Tells how two sentences are related, each encoded by attention among tokens that samplers choose.",
         inputs=[pair],
         maps=maps,
-        taxonomy={
-            "scoring": "additive",
-            "alignment": "reinforced" if samplers else "global",
-            "dimensionality": "multi-dimensional",
-            "query": "self-attentive",
-        },
+        taxonomy="additive, multi-dimensional, self-attentive" + ", reinforced" * bool(samplers),
         citation="Shen, Zhou, Long, Jiang, Wang, Zhang (2018): Reinforced Self-Attention Network: a Hybrid of Hard "
         "and Soft Attention for Sequence Modeling. IJCAI",
         noise=[
@@ -152,8 +147,8 @@ PRESETS = {
     "demo": preset(6, 32, 4e-3, patience=3, vocabulary=500, d=16, d_compare=32, dropout=0.1),
     "full": preset(8, 32, 2e-3, patience=3, vocabulary=8000),
     # The sizes of the paper, with Adam in the place of Adadelta. Its words are GloVe's.
-    "paper": preset(
-        50, 64, 1e-3, weight_decay=5e-5, patience=10, vocabulary=40_000, d=300, d_compare=300, dropout=0.25
+    "paper": preset(50, 64, 1e-3, weight_decay=5e-5, patience=10, vocabulary=40_000).sized(
+        d=300, d_compare=300, dropout=0.25
     ),
 }
 

@@ -205,7 +205,7 @@ def card(network: Sagan, blueprint: Blueprint[SaganConfig]) -> Card:
         inputs=[asked],
         results=[Numbers(targets=dict.fromkeys(places, ""), name="picture")],
         maps={} if network.attention is None else maps_of(network.attention, shown),
-        taxonomy={"scoring": "multiplicative", "query": "self-attentive"},
+        taxonomy="multiplicative, self-attentive",
         citation="Zhang, Goodfellow, Metaxas, Odena (2019): Self-Attention Generative Adversarial Networks. ICML",
         noise=[Noise(name=network.noise, axes={"number": config.d_noise}, distribution="normal")],
         max_characters=100,
@@ -239,15 +239,6 @@ PRESETS = {
     ),
 }
 
-SAGAN = Recipe(
-    SaganConfig,
-    Sagan,
-    card,
-    task=Draw(),
-    data=folder.DRAWINGS,
-    builtin=digits.drawings,
-    prepare=prepare,
-    presets=PRESETS,
-)
+SAGAN = Recipe(SaganConfig, Sagan, card, prepare, PRESETS, task=Draw(), data=folder.DRAWINGS, builtin=digits.drawings)
 # The same without attention.
 SAGAN_PLAIN = SAGAN.changed(attentive=False)

@@ -14,7 +14,8 @@ from limelight_models.attention.weights import Weights
 from limelight_models.cards.language import Classes, maps_of
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, preset, tiny
-from limelight_models.zoo.graph.nodes import NodesConfig, SameScore, attends, ends, graph_input, largest, mean, sorting
+from limelight_models.recipes.sorting import NodesConfig, attends, graph_input, sorting
+from limelight_models.zoo.graph.nodes import SameScore, ends, largest, mean
 
 SLOPE = 0.1  # of LeakyReLU below zero
 
@@ -163,7 +164,7 @@ def card(network: GatedAttentionNetwork, blueprint: Blueprint[GaanConfig]) -> Ca
         inputs=[graph],
         results=[Classes(labels=blueprint.labels, over=graph.nodes)],
         maps=maps_of(network.layers, shown),
-        taxonomy={"scoring": "multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        taxonomy="multiplicative, self-attentive, multi-head",
         citation="Zhang, Shi, Xie, Ma, King, Yeung (2018): GaAN: Gated Attention Networks for Learning on Large "
         "and Spatiotemporal Graphs. UAI",
     )

@@ -16,7 +16,8 @@ from limelight_models.attention.weights import Weights
 from limelight_models.cards.language import Classes, maps_of
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, preset, tiny
-from limelight_models.zoo.graph.nodes import NodesConfig, attends, ends, graph_input, sorting
+from limelight_models.recipes.sorting import NodesConfig, attends, graph_input, sorting
+from limelight_models.zoo.graph.nodes import ends
 from limelight_models.zoo.graph.scores import DynamicScore, SameScore
 
 
@@ -165,7 +166,7 @@ def card(network: GraphAttentionNetwork, blueprint: Blueprint[GatConfig]) -> Car
         inputs=[graph],
         results=[Classes(labels=blueprint.labels, over=graph.nodes)],
         maps=maps_of(network.layers, {"layer.{}": shown}),
-        taxonomy={"scoring": "additive", "query": "self-attentive", "multiplicity": "multi-head"},
+        taxonomy="additive, self-attentive, multi-head",
         citation="Veličković, Cucurull, Casanova, Romero, Liò, Bengio (2018): Graph Attention Networks. ICLR",
     )
 

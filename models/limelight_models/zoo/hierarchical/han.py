@@ -122,9 +122,7 @@ def card(network: HierarchicalAttentionNetwork, blueprint: Blueprint[HanConfig])
     """Describe the network."""
     config = network.config
     document = (LinesInput if config.lines else DocumentInput)(
-        tokenizer=blueprint.tokenizer(),
-        max_sentences=config.max_sentences,
-        max_words=config.max_words,
+        tokenizer=blueprint.tokenizer(), max_sentences=config.max_sentences, max_words=config.max_words
     )
     about = "How much each word counts in its sentence."
     word = Attends(document.sentences, document.words, about, kind="pool", nested=True)
@@ -136,7 +134,7 @@ def card(network: HierarchicalAttentionNetwork, blueprint: Blueprint[HanConfig])
         inputs=[document],
         maps=maps_of(network.words.attention, {"word": word})
         | maps_of(network.sentences.attention, {"sentence": sentence}),
-        taxonomy={"levels": "hierarchical", "scoring": "additive", "query": "self-attentive"},
+        taxonomy="hierarchical, additive, self-attentive",
         citation="Yang, Yang, Dyer, He, Smola, Hovy (2016): Hierarchical Attention Networks for Document "
         "Classification. NAACL",
     )
@@ -145,21 +143,12 @@ def card(network: HierarchicalAttentionNetwork, blueprint: Blueprint[HanConfig])
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_gru=6, d_attention=8, dropout=0.1),
     "demo": preset(7, 16, 4e-3, patience=3, vocabulary=3000, d_embedding=32, dropout=0.5, word_dropout=0.25),
-    "full": preset(
-        8, 16, 3e-3, patience=3, vocabulary=8000, dropout=0.5, word_dropout=0.1, max_sentences=30, max_words=30
+    "full": preset(8, 16, 3e-3, patience=3, vocabulary=8000).sized(
+        dropout=0.5, word_dropout=0.1, max_sentences=30, max_words=30
     ),
     # §3.3, with Adam in the place of momentum: the paper's rate is the best of a grid.
-    "paper": preset(
-        10,
-        64,
-        1e-3,
-        patience=3,
-        vocabulary=50_000,
-        d_embedding=200,
-        d_gru=50,
-        d_attention=100,
-        dropout=0.0,
-        counted=True,
+    "paper": preset(10, 64, 1e-3, patience=3, vocabulary=50_000).sized(
+        d_embedding=200, d_gru=50, d_attention=100, dropout=0.0, counted=True
     ),
 }
 
@@ -174,8 +163,8 @@ HAN_CODE = HAN.but(
     presets={
         "tiny": tiny(vocabulary=50, d_embedding=8, d_gru=6, d_attention=8),
         "demo": preset(8, 16, 4e-3, vocabulary=800, d_embedding=32, d_attention=32, dropout=0.1),
-        "full": preset(
-            10, 16, 2e-3, patience=3, vocabulary=2000, d_embedding=64, d_gru=64, dropout=0.2, max_sentences=100
+        "full": preset(10, 16, 2e-3, patience=3, vocabulary=2000).sized(
+            d_embedding=64, d_gru=64, dropout=0.2, max_sentences=100
         ),
     },
 )

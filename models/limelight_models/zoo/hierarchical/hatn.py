@@ -33,9 +33,9 @@ from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.heads import Scores
 from limelight_models.tasks.task import UNKNOWN
 from limelight_models.training.batches import Batches
+from limelight_models.training.pivots import pivots
 from limelight_models.training.stop import Stop
 from limelight_models.training.trainer import Trainer
-from limelight_models.zoo.hierarchical.pivots import pivots
 
 _DEVIATION = 0.3  # of embeddings
 _BATCH, _RATE = 64, 3e-3  # of the P-net alone
@@ -205,9 +205,7 @@ def card(network: Hatn, blueprint: Blueprint[HatnConfig]) -> Card:
     """Describe the network."""
     config = network.config
     document = DocumentInput(
-        tokenizer=blueprint.tokenizer(),
-        max_sentences=config.max_sentences,
-        max_words=config.max_words,
+        tokenizer=blueprint.tokenizer(), max_sentences=config.max_sentences, max_words=config.max_words
     )
     maps: dict[str, Map] = {}
     for name, reader in network.readers.items():
@@ -225,7 +223,7 @@ def card(network: Hatn, blueprint: Blueprint[HatnConfig]) -> Card:
         summary="Tells the sentiment of reviews in a domain without labels, by words it shares with a labelled one.",
         inputs=[document],
         maps=maps,
-        taxonomy={"levels": "hierarchical", "scoring": "additive", "query": "self-attentive"},
+        taxonomy="hierarchical, additive, self-attentive",
         citation="Li, Wei, Zhang, Yang (2018): Hierarchical Attention Transfer Network for Cross-Domain Sentiment "
         "Classification. AAAI",
     )

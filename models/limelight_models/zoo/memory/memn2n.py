@@ -125,7 +125,7 @@ def card(network: MemoryNetwork, blueprint: Blueprint[MemoryConfig]) -> Card:
         summary="Answers a question about a story by looking up its facts, several times one after the other.",
         inputs=[story, question],
         maps=maps_of(network.attention, {"hops": Attends(hops, story.sentences, about, kind="memory")}),
-        taxonomy={"scoring": "multiplicative", "multiplicity": "multi-hop"},
+        taxonomy="multiplicative, multi-hop",
         citation="Sukhbaatar, Szlam, Weston, Fergus (2015): End-To-End Memory Networks. NeurIPS",
     )
 

@@ -118,7 +118,7 @@ def card(network: Dme, blueprint: Blueprint[DmeConfig]) -> Card:
         summary="Classifies a text whose words have several embeddings each; attention chooses between them.",
         inputs=[text],
         maps={} if isinstance(network.meta, Concatenated) else maps_of(network.meta, {"meta": choice}),
-        taxonomy={"scoring": "additive", "representations": "multi-representational", "query": "self-attentive"},
+        taxonomy="additive, multi-representational, self-attentive",
         citation="Kiela, Wang, Cho (2018): Dynamic Meta-Embeddings for Improved Sentence Representations. EMNLP",
     )
 
@@ -128,18 +128,8 @@ PRESETS = {
     "demo": preset(5, 16, 3e-3, patience=3, vocabulary=3000, d_embedding=32, d=32, d_hidden=24, max_tokens=128),
     "full": preset(8, 32, 4e-3, patience=2, vocabulary=12_000),
     # The authors' for SST, whose embeddings are fastText's and GloVe's, and whose classes are behind a layer of 512.
-    "paper": preset(
-        100,
-        64,
-        4e-4,
-        weight_decay=0.0,
-        patience=3,
-        clip=5.0,
-        vocabulary=20_000,
-        d_embedding=300,
-        d=256,
-        d_hidden=512,
-        dropout=0.5,
+    "paper": preset(100, 64, 4e-4, weight_decay=0.0, patience=3, clip=5.0, vocabulary=20_000).sized(
+        d_embedding=300, d=256, d_hidden=512, dropout=0.5
     ),
 }
 

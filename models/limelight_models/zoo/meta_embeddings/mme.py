@@ -207,12 +207,7 @@ def card(network: Mme, blueprint: Blueprint[MmeConfig]) -> Card:
         inputs=[text],
         results=[Classes(labels=blueprint.labels, name="tags", over=words)],
         maps=maps,
-        taxonomy={
-            "scoring": "additive",
-            "representations": "multi-representational",
-            "query": "self-attentive",
-            "multiplicity": "multi-head",
-        },
+        taxonomy="additive, multi-representational, self-attentive, multi-head",
         citation="Winata, Lin, Shin, Liu, Fung (2019): Hierarchical Meta-Embeddings for Code-Switching Named "
         "Entity Recognition. EMNLP",
     )
@@ -247,13 +242,13 @@ MME = Recipe(
     MmeConfig,
     build,
     card,
+    prepare,
+    PRESETS,
     needs_files=True,
     task=Entities(),
     data=rows.TAGGED,
     start=start,
     builtin=names.dataset,
-    prepare=prepare,
-    presets=PRESETS,
 )
 
 

@@ -128,7 +128,7 @@ def card(network: AoaReader, blueprint: Blueprint[AoaReaderConfig]) -> Card:
         summary="Finds the word that a sentence lacks in a document, by the summed weight of the word's places.",
         inputs=[pair],
         maps=maps_of(network.match, maps),
-        taxonomy={"features": "parallel co-attention", "scoring": "multiplicative", "query": "specialised"},
+        taxonomy="parallel co-attention, multiplicative, specialised",
         citation="Cui, Chen, Wei, Wang, Liu, Hu (2017): Attention-over-Attention Neural Networks for Reading "
         "Comprehension. ACL",
     )
@@ -150,20 +150,13 @@ PRESETS = {
     "demo": preset(3, 32, 4e-3, patience=2, clip=5.0, vocabulary=3000, d_embedding=32, d_hidden=32, dropout=0.2),
     "full": preset(8, 32, 2e-3, patience=2, clip=5.0, vocabulary=20_000),
     # The sizes for CNN's articles.
-    "paper": preset(
-        10, 32, 1e-3, weight_decay=1e-4, patience=2, clip=5.0, vocabulary=120_000, d_embedding=384, d_hidden=256
+    "paper": preset(10, 32, 1e-3, weight_decay=1e-4, patience=2, clip=5.0, vocabulary=120_000).sized(
+        d_embedding=384, d_hidden=256
     ),
 }
 
 AOA_READER = Recipe(
-    AoaReaderConfig,
-    AoaReader,
-    card,
-    task=Classify(),
-    data=rows.TEXT_PAIRS,
-    builtin=cloze.dataset,
-    prepare=prepare,
-    presets=PRESETS,
+    AoaReaderConfig, AoaReader, card, prepare, PRESETS, task=Classify(), data=rows.TEXT_PAIRS, builtin=cloze.dataset
 )
 # What it extends: the attentions of all words of the sentence count the same.
 AOA_READER_AVERAGE = AOA_READER.changed(over_attention=False)

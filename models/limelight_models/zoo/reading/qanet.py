@@ -167,12 +167,7 @@ def card(network: Qanet, blueprint: Blueprint[QanetConfig]) -> Card:
         inputs=[pair],
         results=[Spans(over=passage)],
         maps=encoded | maps_of(network.between, between) | passed,
-        taxonomy={
-            "features": "parallel co-attention",
-            "scoring": "multiplicative",
-            "query": ("self-attentive", "specialised"),
-            "multiplicity": "multi-head",
-        },
+        taxonomy="parallel co-attention, multiplicative, self-attentive, specialised, multi-head",
         citation="Yu, Dohan, Luong, Zhao, Chen, Norouzi, Le (2018): QANet: Combining Local Convolution with Global "
         "Self-Attention for Reading Comprehension. ICLR",
     )
@@ -209,20 +204,13 @@ PRESETS = {
     "demo": preset(18, 32, 2e-3, vocabulary=10_000, d=32, heads=2, convolutions=1, width=5, blocks=1, max_tokens=160),
     "full": preset(12, 32, 1e-3, patience=3, vocabulary=10_000),
     # §4.1.2; without its layer dropout and averaged weights.
-    "paper": preset(
-        60, 32, 1e-3, weight_decay=3e-7, clip=5.0, vocabulary=90_000, d=128, heads=8, convolutions=4, blocks=7
+    "paper": preset(60, 32, 1e-3, weight_decay=3e-7, clip=5.0, vocabulary=90_000).sized(
+        d=128, heads=8, convolutions=4, blocks=7
     ),
 }
 
 QANET = Recipe(
-    QanetConfig,
-    Qanet,
-    card,
-    task=FindSpan(over="second"),
-    data=PASSAGES,
-    builtin=purchases.dataset,
-    prepare=prepare,
-    presets=PRESETS,
+    QanetConfig, Qanet, card, prepare, PRESETS, task=FindSpan(over="second"), data=PASSAGES, builtin=purchases.dataset
 )
 # The paper's ablation (§4.1.3): without self-attention.
 QANET_CONVOLVED = QANET.changed(own=False)

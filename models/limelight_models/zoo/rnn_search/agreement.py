@@ -78,7 +78,7 @@ def card(network: Agreement, blueprint: Blueprint[AgreementConfig]) -> Card:
         network,
         title="RNNsearch with agreement of two directions",
         summary="Rewrites a text token by token, looking where a model that rewrites it back would look.",
-        taxonomy={"scoring": "additive"},
+        taxonomy="additive",
         citation="Cheng, Shen, He, He, Wu, Sun, Liu (2016): Agreement-Based Joint Training for Bidirectional "
         "Attention-Based Neural Machine Translation. IJCAI",
         **parts(network, blueprint),

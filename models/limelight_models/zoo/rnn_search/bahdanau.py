@@ -53,7 +53,7 @@ def card(network: RnnSearch, blueprint: Blueprint[RnnSearchConfig]) -> Card:
         network,
         title="RNNsearch",
         summary="Rewrites a text token by token, looking at the source before each one.",
-        taxonomy={"scoring": "additive"},
+        taxonomy="additive",
         citation="Bahdanau, Cho, Bengio (2015): Neural Machine Translation by Jointly Learning to Align and "
         "Translate. ICLR",
         **parts(network, blueprint),

@@ -15,7 +15,7 @@ from limelight_models.attention.align import Align, LocalMonotonic, LocalPredict
 from limelight_models.attention.score import Concat, Dot, General, LocationBased, Score
 from limelight_models.attention.score.prepared import PreparedKeys
 from limelight_models.blocks.recurrent import first, pick, turning
-from limelight_models.cards.language import Attends, State, maps_of
+from limelight_models.cards.language import Attends, carried_states, maps_of
 from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
 from limelight_models.recipes import Blueprint, Card, preset, tiny
 from limelight_models.recipes.rewriting import Seq2SeqConfig, rewriting
@@ -210,10 +210,7 @@ def card(network: Luong, blueprint: Blueprint[LuongConfig]) -> Card:
     written = config.written(
         blueprint.files,
         position="position" if config.align == "local-m" else "",
-        states=[
-            State(input=name, output=f"next_{name}", start=f"initial_{name}")
-            for name in (*kept, *(["fed"] if config.feeding else []))
-        ],
+        states=carried_states(*kept, *(["fed"] if config.feeding else [])),
     )
     about = "Where the decoder looked in the source for each token."
     cross = Attends(written.steps, text.tokens("source"), about, features=config.d)
@@ -224,7 +221,7 @@ def card(network: Luong, blueprint: Blueprint[LuongConfig]) -> Card:
         inputs=[text, target],
         results=[written],
         maps=maps_of(network.attention, {"decoder.cross": cross}),
-        taxonomy={"scoring": _SCORING[config.score], "alignment": "global" if config.align == "global" else "local"},
+        taxonomy=_SCORING[config.score] + ", local" * (config.align != "global"),
         citation="Luong, Pham, Manning (2015): Effective Approaches to Attention-based Neural Machine Translation. "
         "EMNLP",
     )

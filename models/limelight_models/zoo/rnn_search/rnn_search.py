@@ -14,7 +14,7 @@ from limelight_models.attention import Attention
 from limelight_models.attention.score import Additive, Score
 from limelight_models.attention.score.prepared import PreparedKeys
 from limelight_models.blocks.recurrent import BiGru, first
-from limelight_models.cards.language import Attends, State, maps_of
+from limelight_models.cards.language import Attends, carried_states, maps_of
 from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
 from limelight_models.recipes import Blueprint, Preset, preset, tiny
 from limelight_models.recipes.rewriting import Seq2SeqConfig
@@ -120,20 +120,14 @@ class RnnSearch(GeneratingNetwork):
             states = self.advance(each, context, row, known)
             hidden.append(read)
             weights.append(row)
-        return Answer(
-            {"scores": self.scores(torch.stack(hidden, 1))},
-            {"decoder.cross": torch.cat(weights, 2)},
-        )
+        return Answer({"scores": self.scores(torch.stack(hidden, 1))}, {"decoder.cross": torch.cat(weights, 2)})
 
 
 def parts(network: RnnSearch, blueprint: Blueprint[Any]) -> dict[str, Any]:
     """Parts of all of their cards: inputs, the result, and the map."""
     config = network.config
     text, target = config.source(blueprint.files), config.target(blueprint.files)
-    written = config.written(
-        blueprint.files,
-        states=[State(input=name, output=f"next_{name}", start=f"initial_{name}") for name in network.states],
-    )
+    written = config.written(blueprint.files, states=carried_states(*network.states))
     about = "Where the decoder looked in the source before it put out each token."
     cross = Attends(written.steps, text.tokens("source"), about, features=2 * config.d_encoder)
     return {
@@ -146,31 +140,11 @@ def parts(network: RnnSearch, blueprint: Blueprint[Any]) -> dict[str, Any]:
 PRESETS: Mapping[str, Preset] = {
     "tiny": tiny(d_embedding=8, d_encoder=8, d_decoder=12, d_attention=8, d_maxout=8),
     "demo": preset(16, 64, 4e-3, d_embedding=32, d_encoder=64, d_decoder=80, d_attention=48, d_maxout=48),
-    "full": preset(
-        12,
-        64,
-        3e-3,
-        patience=2,
-        vocabulary=2000,
-        d_embedding=96,
-        d_encoder=96,
-        d_decoder=128,
-        d_attention=96,
-        d_maxout=96,
-        dropout=0.2,
+    "full": preset(12, 64, 3e-3, patience=2, vocabulary=2000).sized(
+        d_embedding=96, d_encoder=96, d_decoder=128, d_attention=96, d_maxout=96, dropout=0.2
     ),
     # Appendix A.2.3 and B, with pieces in the place of 30,000 words, and Adam in that of Adadelta.
-    "paper": preset(
-        10,
-        80,
-        5e-4,
-        patience=10,
-        vocabulary=30_000,
-        d_embedding=620,
-        d_encoder=1000,
-        d_decoder=1000,
-        d_attention=1000,
-        d_maxout=500,
-        dropout=0.0,
+    "paper": preset(10, 80, 5e-4, patience=10, vocabulary=30_000).sized(
+        d_embedding=620, d_encoder=1000, d_decoder=1000, d_attention=1000, d_maxout=500, dropout=0.0
     ),
 }

@@ -153,12 +153,7 @@ def card(network: AttentionUnet, blueprint: Blueprint[AttentionUnetConfig]) -> C
         inputs=[image],
         results=[Classes(labels=blueprint.labels, over=image.cells(*config.grid, name="cells.0"))],
         maps=maps,
-        taxonomy={
-            "scoring": "additive",
-            "alignment": ("global", "sigmoid"),
-            "dimensionality": "multi-dimensional" if config.by_feature else "single-dimensional",
-            "query": ("self-attentive", "specialised"),
-        },
+        taxonomy="additive, global, sigmoid, self-attentive, specialised" + ", multi-dimensional" * config.by_feature,
         citation="Oktay, Schlemper, Le Folgoc, Lee, Heinrich, Misawa, Mori, McDonagh, Hammerla, Kainz, Glocker, "
         "Rueckert (2018): Attention U-Net: Learning Where to Look for the Pancreas. MIDL",
     )
@@ -185,11 +180,11 @@ ATTENTION_UNET = Recipe(
     AttentionUnetConfig,
     AttentionUnet,
     card,
+    prepare,
+    PRESETS,
     task=Segment(grid=(SIZE // masks.CELL, SIZE // masks.CELL), size=(SIZE, SIZE)),
     data=rows.MASKS,
     builtin=masks.dataset,
-    prepare=prepare,
-    presets=PRESETS,
 )
 # Coefficients of each feature, for classes of objects.
 ATTENTION_UNET_FEATURES = ATTENTION_UNET.changed(by_feature=True)

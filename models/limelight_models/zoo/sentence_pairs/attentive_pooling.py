@@ -92,7 +92,7 @@ def card(network: AttentivePooling, blueprint: Blueprint[AttentivePoolingConfig]
         summary="Tells how two texts are related; a word counts as much as the best of the other text fits it.",
         inputs=[pair],
         maps={} if network.pool is None else maps_of(network.pool, maps),
-        taxonomy={"features": "parallel co-attention", "scoring": "activated general", "query": "specialised"},
+        taxonomy="parallel co-attention, activated general, specialised",
         citation="dos Santos, Tan, Xiang, Zhou (2016): Attentive Pooling Networks. arXiv:1602.03609",
     )
 

@@ -141,11 +141,7 @@ def card(network: DecomposableAttention, blueprint: Blueprint[DecomposableConfig
         summary="Tells how two sentences are related: each word is compared with those of the other that fit it.",
         inputs=[pair],
         maps=maps,
-        taxonomy={
-            "features": "parallel co-attention",
-            "scoring": "multiplicative",
-            "query": ("self-attentive", "specialised") if config.within else "specialised",
-        },
+        taxonomy="parallel co-attention, multiplicative, " + "self-attentive, " * config.within + "specialised",
         citation="Parikh, Täckström, Das, Uszkoreit (2016): A Decomposable Attention Model for Natural Language "
         "Inference. EMNLP",
     )

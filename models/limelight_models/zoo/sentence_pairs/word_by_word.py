@@ -146,7 +146,7 @@ def card(network: WordByWord, blueprint: Blueprint[WordByWordConfig]) -> Card:
         summary="Tells how two sentences are related: the second is read with the first in mind, and looks back at it.",
         inputs=[pair],
         maps=maps_of(network.attention, {"second.cross": cross} if config.each else {"first": once}),
-        taxonomy={"scoring": "additive"},
+        taxonomy="additive",
         citation="Rocktäschel, Grefenstette, Hermann, Kočiský, Blunsom (2016): Reasoning about Entailment with "
         "Neural Attention. ICLR",
     )

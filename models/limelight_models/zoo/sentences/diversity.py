@@ -99,7 +99,7 @@ def card(network: DiversityLstm, blueprint: Blueprint[DiversityConfig]) -> Card:
         summary="Classifies a text by an LSTM whose states differ, so that the weights of its words say what it read.",
         inputs=[text],
         maps=maps_of(network.pool, {"pool": Attends(one("text"), text.tokens(), "How much each word counts.")}),
-        taxonomy={"scoring": "additive", "query": "self-attentive"},
+        taxonomy="additive, self-attentive",
         citation="Mohankumar, Nema, Narasimhan, Khapra, Srinivasan, Ravindran (2020): Towards Transparent and "
         "Explainable Attention Models. ACL",
     )
@@ -107,12 +107,12 @@ def card(network: DiversityLstm, blueprint: Blueprint[DiversityConfig]) -> Card:
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, d_attention=6, dropout=0.1),
-    "demo": preset(
-        8, 16, 4e-3, patience=3, vocabulary=3000, d_embedding=32, d_hidden=32, d_attention=16, max_tokens=128
+    "demo": preset(8, 16, 4e-3, patience=3, vocabulary=3000).sized(
+        d_embedding=32, d_hidden=32, d_attention=16, max_tokens=128
     ),
     "full": preset(6, 32, 3e-3, patience=2, vocabulary=8000),
-    "paper": preset(
-        8, 32, 1e-3, weight_decay=1e-5, patience=8, vocabulary=20_000, d_embedding=300, d_hidden=128, d_attention=64
+    "paper": preset(8, 32, 1e-3, weight_decay=1e-5, patience=8, vocabulary=20_000).sized(
+        d_embedding=300, d_hidden=128, d_attention=64
     ),
 }
 

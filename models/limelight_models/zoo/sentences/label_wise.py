@@ -73,7 +73,7 @@ def card(network: LabelWiseLstm, blueprint: Blueprint[LabelWiseConfig]) -> Card:
         summary="Classifies a text, weighing its words for each class by itself.",
         inputs=[text],
         maps=maps_of(network.attention, {"label": shown}),
-        taxonomy={"scoring": "multiplicative", "query": "self-attentive"},
+        taxonomy="multiplicative, self-attentive",
         citation="Barbieri, Espinosa-Anke, Camacho-Collados, Schockaert, Saggion (2018): Interpretable Emoji "
         "Prediction via Label-Wise Attention LSTMs. EMNLP",
     )

@@ -101,7 +101,7 @@ def card(network: StructuredEmbedding, blueprint: Blueprint[StructuredConfig]) -
         summary="Classifies a text by a matrix of which each row is another weighted sum of its words.",
         inputs=[text],
         maps={"pool": pool},
-        taxonomy={"scoring": "additive", "query": "self-attentive", "multiplicity": "multi-head"},
+        taxonomy="additive, self-attentive, multi-head",
         citation="Lin, Feng, dos Santos, Yu, Xiang, Zhou, Bengio (2017): A Structured Self-attentive Sentence "
         "Embedding. ICLR",
     )
@@ -109,25 +109,13 @@ def card(network: StructuredEmbedding, blueprint: Blueprint[StructuredConfig]) -
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, d_attention=8, d_classify=8, rows=3, dropout=0.1),
-    "demo": preset(
-        5, 16, 3e-3, patience=3, vocabulary=3000, d_embedding=32, d_hidden=24, d_attention=32, rows=4, max_tokens=128
+    "demo": preset(5, 16, 3e-3, patience=3, vocabulary=3000).sized(
+        d_embedding=32, d_hidden=24, d_attention=32, rows=4, max_tokens=128
     ),
     "full": preset(8, 32, 2e-3, patience=2, vocabulary=12_000),
     # The authors' for reviews (§4.2), with Adam in the place of plain gradient descent.
-    "paper": preset(
-        30,
-        16,
-        1e-3,
-        weight_decay=1e-4,
-        patience=5,
-        clip=0.5,
-        vocabulary=40_000,
-        d_embedding=100,
-        d_hidden=300,
-        d_attention=350,
-        d_classify=3000,
-        rows=30,
-        penalty=1.0,
+    "paper": preset(30, 16, 1e-3, weight_decay=1e-4, patience=5, clip=0.5, vocabulary=40_000).sized(
+        d_embedding=100, d_hidden=300, d_attention=350, d_classify=3000, rows=30, penalty=1.0
     ),
 }
 

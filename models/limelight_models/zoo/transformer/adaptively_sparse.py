@@ -32,12 +32,7 @@ def card(network: EncoderDecoder, blueprint: Blueprint[AdaptivelySparseConfig]) 
         network,
         title="Adaptively sparse Transformer",
         summary="Rewrites a text token by token; each head has learned how many weights of a token are not 0.",
-        taxonomy={
-            "scoring": "scaled multiplicative",
-            "alignment": "α-entmax",
-            "query": ("self-attentive", "basic"),
-            "multiplicity": ("multi-head", "multi-hop"),
-        },
+        taxonomy="scaled multiplicative, α-entmax, self-attentive, basic, multi-head, multi-hop",
         citation="Correia, Niculae, Martins (2019): Adaptively Sparse Transformers. EMNLP",
         **parts(network, blueprint),
     )

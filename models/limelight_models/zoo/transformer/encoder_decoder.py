@@ -202,20 +202,10 @@ def parts(network: EncoderDecoder, blueprint: Blueprint[Any], read: Mapping[str,
 PRESETS: Mapping[str, Preset] = {
     "tiny": tiny(d_model=8, layers=1, heads=2, d_hidden=8),
     "demo": preset(16, 64, 2e-3, d_model=64, layers=2, heads=4, d_hidden=128),
-    "full": preset(
-        12, 64, 1e-3, patience=2, vocabulary=2000, d_model=128, layers=2, heads=8, d_hidden=512, dropout=0.1
+    "full": preset(12, 64, 1e-3, patience=2, vocabulary=2000).sized(
+        d_model=128, layers=2, heads=8, d_hidden=512, dropout=0.1
     ),
-    "paper": preset(
-        20,
-        512,
-        7e-4,
-        patience=20,
-        weight_decay=0.0,
-        vocabulary=32_000,
-        d_model=512,
-        layers=6,
-        heads=8,
-        d_hidden=2048,
-        dropout=0.1,
+    "paper": preset(20, 512, 7e-4, patience=20, weight_decay=0.0, vocabulary=32_000).sized(
+        d_model=512, layers=6, heads=8, d_hidden=2048, dropout=0.1
     ),
 }

@@ -25,10 +25,7 @@ class FixedHeadsConfig(EncoderDecoderConfig):
         with W_q^i, W_k^i, W_v^i of d_p × d and W_o of d × h d_p.
         """
         return MultiHead(
-            attention=Attention(score=ScaledDot()),
-            d_model=self.d_model,
-            heads=self.heads,
-            d_head=self.d_head or None,
+            attention=Attention(score=ScaledDot()), d_model=self.d_model, heads=self.heads, d_head=self.d_head or None
         )
 
     def states(self) -> list[State]:
@@ -41,11 +38,7 @@ def card(network: EncoderDecoder, blueprint: Blueprint[FixedHeadsConfig]) -> Car
         network,
         title="Transformer with a fixed head size",
         summary="Rewrites a text token by token, looking at the source and back at itself by heads of their own size.",
-        taxonomy={
-            "scoring": "scaled multiplicative",
-            "query": ("self-attentive", "basic"),
-            "multiplicity": ("multi-head", "multi-hop"),
-        },
+        taxonomy="scaled multiplicative, self-attentive, basic, multi-head, multi-hop",
         citation="Bhojanapalli, Yun, Rawat, Reddi, Kumar (2020): Low-Rank Bottleneck in Multi-head Attention "
         "Models. ICML",
         **parts(network, blueprint),
@@ -58,18 +51,8 @@ PRESETS = {
     "demo": preset(16, 64, 2e-3, d_model=32, heads=16),
     "full": preset(12, 64, 1e-3, patience=2, vocabulary=2000, heads=16, d_head=32, d_hidden=256),
     # An embedding a quarter as large as is usual with 8 heads of 128, with this project's encoder and schedule.
-    "paper": preset(
-        20,
-        512,
-        7e-4,
-        patience=20,
-        weight_decay=0.0,
-        vocabulary=32_000,
-        d_model=256,
-        layers=6,
-        heads=8,
-        d_head=128,
-        d_hidden=1024,
+    "paper": preset(20, 512, 7e-4, patience=20, weight_decay=0.0, vocabulary=32_000).sized(
+        d_model=256, layers=6, heads=8, d_head=128, d_hidden=1024
     ),
 }
 

@@ -14,10 +14,8 @@ from limelight_models.attention.cached import CausalAttention, KVCache
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
 from limelight_models.attention.weights import AroundAttention
-from limelight_models.cards.inputs import TextInput, forced_target
-from limelight_models.cards.labels import input_steps, output_steps
-from limelight_models.cards.maps import Attends, maps_of
-from limelight_models.cards.results import Written, cached_states
+from limelight_models.cards.labels import input_steps
+from limelight_models.cards.language import Attends, TextInput, Written, cached_states, forced_target, maps_of
 from limelight_models.data import dates, rows, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.network import Answer, PromptedNetwork, StepAnswer
@@ -161,16 +159,8 @@ def card(network: Gpt, blueprint: Blueprint[GptConfig]) -> Card:
         special_tokens=True,
     )
     target = forced_target(blueprint.tokenizer(OUTPUT), config.max_new_tokens)
-    written = Written(
-        steps=output_steps(),
-        tokenizer=target.tokenizer,
-        begin=config.begin,
-        end=config.end,
-        max_new_tokens=config.max_new_tokens,
-        position="position",
-        prompt=prompt,
-        states=cached_states(config.layers, config.heads, config.d_model),
-    )
+    states = cached_states(config.layers, config.heads, config.d_model)
+    written = Written.by(config, target.tokenizer, position="position", prompt=prompt, states=states)
     put_in = input_steps(prompt=prompt.tokens("prompt"))
     about = "Where layer {} looked, in the prompt and in what was put out, before each token."
     shown = Attends(written.steps, put_in, about)
@@ -181,7 +171,7 @@ def card(network: Gpt, blueprint: Blueprint[GptConfig]) -> Card:
         inputs=[prompt, target],
         results=[written],
         maps=maps_of(network.layers, {"decoder.{}.self": shown}),
-        taxonomy={"scoring": "scaled multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        taxonomy="scaled multiplicative, self-attentive, multi-head",
         citation="Radford, Wu, Child, Luan, Amodei, Sutskever (2019): Language Models are Unsupervised Multitask "
         "Learners. OpenAI",
     )
@@ -202,27 +192,14 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[GptConfig]:
 PRESETS = {
     "tiny": tiny(d_model=16, heads=2, d_hidden=16),
     "demo": preset(12, 64, 2e-3, d_hidden=128),
-    "full": preset(
-        12, 64, 1e-3, patience=2, vocabulary=2000, d_model=256, layers=4, heads=8, d_hidden=1024, dropout=0.2
+    "full": preset(12, 64, 1e-3, patience=2, vocabulary=2000).sized(
+        d_model=256, layers=4, heads=8, d_hidden=1024, dropout=0.2
     ),
     # The smallest (Table 2), with 1024 places, half of them for the prompt. The paper says nothing of its rate: that of
     # the first GPT (Radford et al. 2018, §4.1).
-    "paper": preset(
-        20,
-        512,
-        2.5e-4,
-        patience=20,
-        vocabulary=50_257,
-        d_model=768,
-        layers=12,
-        heads=12,
-        d_hidden=3072,
-        max_prompt=511,
-        max_new_tokens=512,
-        max_characters=10_000,
+    "paper": preset(20, 512, 2.5e-4, patience=20, vocabulary=50_257).sized(
+        d_model=768, layers=12, heads=12, d_hidden=3072, max_prompt=511, max_new_tokens=512, max_characters=10_000
     ),
 }
 
-GPT = Recipe(
-    GptConfig, Gpt, card, task=Generate(), data=rows.PAIRS, builtin=dates.dataset, prepare=prepare, presets=PRESETS
-)
+GPT = Recipe(GptConfig, Gpt, card, prepare, PRESETS, task=Generate(), data=rows.PAIRS, builtin=dates.dataset)

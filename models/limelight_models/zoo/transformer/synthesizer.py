@@ -121,11 +121,7 @@ def card(network: EncoderDecoder, blueprint: Blueprint[SynthesizerConfig]) -> Ca
         network,
         title="Synthesizer",
         summary="Rewrites a text token by token; where tokens look among themselves is made without comparing them.",
-        taxonomy={
-            "scoring": ("location-based", "scaled multiplicative"),
-            "query": ("self-attentive", "basic"),
-            "multiplicity": ("multi-head", "multi-hop"),
-        },
+        taxonomy="location-based, scaled multiplicative, self-attentive, basic, multi-head, multi-hop",
         citation="Tay, Bahri, Metzler, Juan, Zhao, Zheng (2021): Synthesizer: Rethinking Self-Attention for "
         "Transformer Models. ICML",
         **parts(network, blueprint),

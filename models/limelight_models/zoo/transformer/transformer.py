@@ -14,11 +14,7 @@ def card(network: EncoderDecoder, blueprint: Blueprint[EncoderDecoderConfig]) ->
         network,
         title="Transformer",
         summary="Rewrites a text token by token, looking at the source and back at itself before each one.",
-        taxonomy={
-            "scoring": "scaled multiplicative",
-            "query": ("self-attentive", "basic"),
-            "multiplicity": ("multi-head", "multi-hop"),
-        },
+        taxonomy="scaled multiplicative, self-attentive, basic, multi-head, multi-hop",
         citation="Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin (2017): Attention Is All "
         "You Need. NeurIPS",
         **parts(network, blueprint),
@@ -30,8 +26,8 @@ PRESETS = {
     "demo": preset(24, 64, 2e-3),
     "full": preset(12, 64, 1e-3, patience=2, vocabulary=2000, d_model=128, heads=8, d_hidden=512),
     # The base model (Table 3) on pieces of words (§5.1), with this project's schedule of the learning rate.
-    "paper": preset(
-        20, 512, 7e-4, patience=20, weight_decay=0.0, vocabulary=37_000, d_model=512, layers=6, heads=8, d_hidden=2048
+    "paper": preset(20, 512, 7e-4, patience=20, weight_decay=0.0, vocabulary=37_000).sized(
+        d_model=512, layers=6, heads=8, d_hidden=2048
     ),
 }
 

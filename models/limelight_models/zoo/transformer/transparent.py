@@ -94,11 +94,7 @@ def card(network: TransparentTransformer, blueprint: Blueprint[TransparentConfig
         network,
         title="Transformer with transparent attention",
         summary="Rewrites a text token by token; its decoder reads a mixture of all layers of a deep encoder.",
-        taxonomy={
-            "scoring": "scaled multiplicative",
-            "query": ("self-attentive", "basic"),
-            "multiplicity": ("multi-head", "multi-hop"),
-        },
+        taxonomy="scaled multiplicative, self-attentive, basic, multi-head, multi-hop",
         citation="Bapna, Chen, Firat, Cao, Wu (2018): Training Deeper Neural Machine Translation Models with "
         "Transparent Attention. EMNLP",
         **parts(network, blueprint, maps_of(network.mix, {"layers": mixed})),
@@ -110,18 +106,8 @@ PRESETS = {
     "demo": preset(12, 64, 2e-3, patience=12, d_model=32, encoder_layers=10, d_hidden=64),
     "full": preset(12, 64, 1e-3, patience=12, vocabulary=2000, encoder_layers=10, d_hidden=256),
     # The deepest encoder that the paper trains, with this project's schedule of the learning rate.
-    "paper": preset(
-        20,
-        512,
-        7e-4,
-        patience=20,
-        weight_decay=0.0,
-        vocabulary=32_000,
-        d_model=512,
-        layers=6,
-        encoder_layers=20,
-        heads=8,
-        d_hidden=2048,
+    "paper": preset(20, 512, 7e-4, patience=20, weight_decay=0.0, vocabulary=32_000).sized(
+        d_model=512, layers=6, encoder_layers=20, heads=8, d_hidden=2048
     ),
 }
 

@@ -150,11 +150,7 @@ def card(network: UniversalTransformer, blueprint: Blueprint[UniversalConfig]) -
         network,
         title="Universal Transformer",
         summary="Rewrites a text token by token, by one layer that is repeated until each token halts.",
-        taxonomy={
-            "scoring": "scaled multiplicative",
-            "query": ("self-attentive", "basic"),
-            "multiplicity": ("multi-head", "multi-hop"),
-        },
+        taxonomy="scaled multiplicative, self-attentive, basic, multi-head, multi-hop",
         citation="Dehghani, Gouws, Vinyals, Uszkoreit, Kaiser (2019): Universal Transformers. ICLR",
         **{**described, "maps": maps},
     )
@@ -165,8 +161,8 @@ PRESETS = {
     "demo": preset(16, 64, 2e-3, steps=3),
     "full": preset(12, 64, 1e-3, patience=2, vocabulary=2000, d_model=128, heads=8, d_hidden=512),
     # The authors' base model, with this project's schedule of the learning rate.
-    "paper": preset(
-        20, 512, 7e-4, patience=20, weight_decay=0.0, vocabulary=32_000, d_model=1024, steps=6, heads=16, d_hidden=4096
+    "paper": preset(20, 512, 7e-4, patience=20, weight_decay=0.0, vocabulary=32_000).sized(
+        d_model=1024, steps=6, heads=16, d_hidden=4096
     ),
 }
 

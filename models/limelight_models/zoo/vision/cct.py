@@ -109,11 +109,7 @@ def card(network: CompactTransformer, blueprint: Blueprint[CctConfig]) -> Card:
         summary="Classifies a picture: convolutions read its cells, which look at each other and are weighed.",
         inputs=[image],
         maps=maps_of(network.pool, {"pool": counts}) | maps_of(network.layers, {"encoder.{}.self": shown}),
-        taxonomy={
-            "scoring": ("multiplicative", "scaled multiplicative"),
-            "query": "self-attentive",
-            "multiplicity": "multi-head",
-        },
+        taxonomy="multiplicative, scaled multiplicative, self-attentive, multi-head",
         citation="Hassani, Walton, Shah, Abuduweili, Li, Shi (2021): Escaping the Big Data Paradigm with Compact "
         "Transformers. arXiv",
     )
@@ -125,8 +121,8 @@ PRESETS = {
     "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, channels=(32, 64), d_model=128, layers=3, d_hidden=256),
     # CCT-7/3x1 as it learns CIFAR-10, but for pictures changed at random. Its one convolution halves the picture; here
     # the one that does stands before that.
-    "paper": preset(
-        300, 128, 5.5e-4, weight_decay=0.06, patience=300, channels=(64,), d_model=256, layers=7, d_hidden=512
+    "paper": preset(300, 128, 5.5e-4, weight_decay=0.06, patience=300).sized(
+        channels=(64,), d_model=256, layers=7, d_hidden=512
     ),
 }
 

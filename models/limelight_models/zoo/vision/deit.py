@@ -116,7 +116,7 @@ def card(network: DataEfficientTransformer, blueprint: Blueprint[DeitConfig]) ->
         summary="Classifies an image by self-attention between patches; one of two more tokens learned of a teacher.",
         inputs=[image],
         maps=maps_of(network.encoder.layers, {"encoder.{}.self": Attends(patches, patches, about)}),
-        taxonomy={"scoring": "scaled multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        taxonomy="scaled multiplicative, self-attentive, multi-head",
         citation="Touvron, Cord, Douze, Massa, Sablayrolles, Jégou (2021): Training Data-Efficient Image "
         "Transformers & Distillation Through Attention. ICML",
     )
@@ -127,18 +127,8 @@ PRESETS = {
     "demo": preset(30, 64, 2e-3, patience=15, weight_decay=0.05),
     "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, patch=4, epochs=3),
     # DeiT-B as it learns ImageNet, of grey pictures, but for pictures changed at random; the teacher is this project's.
-    "paper": preset(
-        300,
-        1024,
-        1e-3,
-        weight_decay=0.05,
-        patience=300,
-        patch=16,
-        d_model=768,
-        layers=12,
-        heads=12,
-        d_hidden=3072,
-        dropout=0.0,
+    "paper": preset(300, 1024, 1e-3, weight_decay=0.05, patience=300).sized(
+        patch=16, d_model=768, layers=12, heads=12, d_hidden=3072, dropout=0.0
     ),
 }
 

@@ -125,7 +125,7 @@ def card(network: Minilm, blueprint: Blueprint[MinilmConfig]) -> Card:
         summary="Classifies an image by a small encoder whose last layer learned to attend as a larger one's does.",
         inputs=[image],
         maps=maps_of(network.student.encoder.layers, {"encoder.{}.self": shown}),
-        taxonomy={"scoring": "scaled multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        taxonomy="scaled multiplicative, self-attentive, multi-head",
         citation="Wang, Wei, Dong, Bao, Yang, Zhou (2020): MiniLM: Deep Self-Attention Distillation for "
         "Task-Agnostic Compression of Pre-Trained Transformers. NeurIPS",
     )
@@ -137,18 +137,8 @@ PRESETS = {
     "demo": Preset(settings=_SETTINGS),
     "full": Preset(settings=_SETTINGS, sizes={"patch": 4, "d_model": 32, "d_hidden": 64, "epochs": 3}),
     # The sizes of BERT-base and of the student with half its layers and half its features, as encoders of pictures.
-    "paper": preset(
-        10,
-        256,
-        5e-4,
-        patience=10,
-        patch=16,
-        d_model=384,
-        d_hidden=1536,
-        layers=6,
-        heads=12,
-        teacher=768,
-        teacher_layers=12,
+    "paper": preset(10, 256, 5e-4, patience=10).sized(
+        patch=16, d_model=384, d_hidden=1536, layers=6, heads=12, teacher=768, teacher_layers=12
     ),
 }
 

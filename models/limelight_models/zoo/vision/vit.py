@@ -47,7 +47,7 @@ def card(network: VisionTransformer, blueprint: Blueprint[VitConfig]) -> Card:
         summary="Classifies an image by self-attention between its patches.",
         inputs=[image],
         maps=maps_of(network.encoder.layers, {"encoder.{}.self": shown}),
-        taxonomy={"scoring": "scaled multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        taxonomy="scaled multiplicative, self-attentive, multi-head",
         citation="Dosovitskiy, Beyer, Kolesnikov, Weissenborn, Zhai, Unterthiner, Dehghani, Minderer, Heigold, "
         "Gelly, Uszkoreit, Houlsby (2021): An Image is Worth 16x16 Words: Transformers for Image Recognition at "
         "Scale. ICLR",
@@ -59,8 +59,8 @@ PRESETS = {
     "demo": preset(30, 64, 2e-3, patience=15, weight_decay=0.05),
     "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, patch=4),
     # ViT-B/16 as it learns ImageNet alone (Table 3), of grey pictures of 224 × 224; the paper's batches are of 4096.
-    "paper": preset(
-        300, 512, 3e-3, weight_decay=0.3, patience=300, patch=16, d_model=768, layers=12, heads=12, d_hidden=3072
+    "paper": preset(300, 512, 3e-3, weight_decay=0.3, patience=300).sized(
+        patch=16, d_model=768, layers=12, heads=12, d_hidden=3072
     ),
 }
 

@@ -113,7 +113,7 @@ def card(network: CrossCovarianceTransformer, blueprint: Blueprint[XcitConfig]) 
         summary="Classifies an image by attention between channels, whose cost is linear in the number of patches.",
         inputs=[image],
         maps=(maps_of(network.layers, own) if config.across else {}) | maps_of(network.reading, read),
-        taxonomy={"scoring": "multiplicative", "query": "self-attentive", "multiplicity": "multi-head"},
+        taxonomy="multiplicative, self-attentive, multi-head",
         citation="El-Nouby, Touvron, Caron, Bojanowski, Douze, Joulin, Laptev, Neverova, Synnaeve, Verbeek, Jégou "
         "(2021): XCiT: Cross-Covariance Image Transformers. NeurIPS",
     )
@@ -124,18 +124,8 @@ PRESETS = {
     "demo": preset(15, 64, 2e-3, patience=15, weight_decay=0.05),
     "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, patch=4),
     # XCiT-S12/16 as it learns ImageNet, of grey pictures, without its convolutions into patches and changed pictures.
-    "paper": preset(
-        400,
-        1024,
-        5e-4,
-        weight_decay=0.05,
-        patience=400,
-        patch=16,
-        d_model=384,
-        layers=12,
-        heads=8,
-        d_hidden=1536,
-        dropout=0.0,
+    "paper": preset(400, 1024, 5e-4, weight_decay=0.05, patience=400).sized(
+        patch=16, d_model=384, layers=12, heads=8, d_hidden=1536, dropout=0.0
     ),
 }
 

@@ -14,15 +14,13 @@ from limelight_export.importing.huggingface.attention import run_with_maps
 from limelight_export.importing.huggingface.checkpoint import TOKENIZER, TOKENIZER_CONFIG
 from limelight_export.importing.huggingface.loading import load_config, load_model
 from limelight_export.importing.huggingface.tasks.examples import choose_examples, text_instances
+from limelight_export.importing.huggingface.tasks.layer_maps import self_maps
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.text import adds_special_tokens, read_tokenizer, token_limit
 from limelight_export.importing.huggingface.token_packing import packing_tokens
-from limelight_models.attention.weights import Weights
 from limelight_models.cards.card import TrainedModel, TrainingData
-from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import JoinedPairInput, TextInput, Tokenizer
 from limelight_models.cards.labels import LabelSet
-from limelight_models.cards.maps import Map
 from limelight_models.cards.results import Result
 from limelight_models.network import Answer, Network
 
@@ -145,28 +143,14 @@ def encoder_model(
         CheckpointError: the caller's examples are not of this input, or no other is short enough.
     """
     architecture, config = source.architecture, parts.config
-    weights = Weights(heads=int(config.num_attention_heads))
-    maps = {
-        f"encoder.{layer}.self": Map(
-            weights=weights,
-            kind="self",
-            queries=tokens,
-            keys=tokens,
-            summary=f"What each token attends to in layer {layer}.",
-        )
-        for layer in range(architecture.maps(config))
-    }
+    maps = self_maps(architecture.maps(config), int(config.num_attention_heads), tokens, "token")
     padding = config.pad_token_id
     network = ImportedEncoder(parts.model, architecture, head, list(maps), padding=padding or 0)
-    card = describe(
-        name=source.name,
-        title=architecture.title,
+    card = source.card(
         summary=summary,
         inputs=[model_input],
         results=results,
         maps=maps,
-        taxonomy=architecture.taxonomy,
-        citation=architecture.citation,
     )
     own = tuple(examples) or _own_examples(model_input)
     chosen = choose_examples(card, _given_examples(source, model_input), own)

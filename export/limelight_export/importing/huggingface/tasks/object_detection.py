@@ -12,11 +12,11 @@ from limelight_export.importing.huggingface.attention import run_with_maps
 from limelight_export.importing.huggingface.images import stretched_input
 from limelight_export.importing.huggingface.loading import load_config, load_model
 from limelight_export.importing.huggingface.tasks.classification import labels_of
+from limelight_export.importing.huggingface.tasks.layer_maps import layer_maps, self_maps
 from limelight_export.importing.huggingface.tasks.pictures import drawn_examples
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_models.attention.weights import Weights
 from limelight_models.cards.card import TrainedModel, TrainingData
-from limelight_models.cards.describe import describe
 from limelight_models.cards.labels import LabelSet
 from limelight_models.cards.maps import Map
 from limelight_models.cards.results import Boxes
@@ -98,9 +98,7 @@ def build_object_detection(source: Source[DetectionArchitecture]) -> TrainedMode
         name="queries", kind="latents", names=tuple(f"query {number}" for number in range(int(config.num_queries)))
     )
     threshold = source.options.threshold
-    card = describe(
-        name=source.name,
-        title=source.architecture.title,
+    card = source.card(
         summary="Finds objects in a picture.",
         inputs=[picture],
         results=[
@@ -112,30 +110,22 @@ def build_object_detection(source: Source[DetectionArchitecture]) -> TrainedMode
             )
         ],
         maps=_maps(config, cells, queries),
-        taxonomy=source.architecture.taxonomy,
-        citation=source.architecture.citation,
     )
     network = ImportedDetector(model, grid)
     return TrainedModel(network.eval(), card, drawn_examples(source, picture), TrainingData(), ())
 
 
 def _maps(config: Any, cells: LabelSet, queries: LabelSet) -> Mapping[str, Map]:
-    encoder = Weights(heads=int(config.encoder_attention_heads))
-    decoder = Weights(heads=int(config.decoder_attention_heads))
-    maps: dict[str, Map] = {}
-    for layer in range(int(config.encoder_layers)):
-        summary = f"What each cell attends to in layer {layer}."
-        maps[f"encoder.{layer}.self"] = Map(weights=encoder, kind="self", queries=cells, keys=cells, summary=summary)
-    for layer in range(int(config.decoder_layers)):
-        summary = f"Which other queries each query attends to in layer {layer}."
-        maps[f"decoder.{layer}.self"] = Map(
-            weights=decoder, kind="self", queries=queries, keys=queries, summary=summary
-        )
-        summary = f"The cells of the picture that each query attends to in layer {layer}."
-        maps[f"decoder.{layer}.cross"] = Map(
-            weights=decoder, kind="cross", queries=queries, keys=cells, summary=summary
-        )
-    return maps
+    layers, others = int(config.decoder_layers), "Which other queries each query attends to in layer {}."
+    looked_at = "The cells of the picture that each query attends to in layer {}."
+    decoder = (
+        ("decoder.{}.self".format, queries, queries, others),
+        ("decoder.{}.cross".format, queries, cells, looked_at),
+    )
+    return {
+        **self_maps(int(config.encoder_layers), int(config.encoder_attention_heads), cells, "cell"),
+        **layer_maps(layers, Weights(heads=int(config.decoder_attention_heads)), *decoder),
+    }
 
 
 def _pixels_of_a_cell(model: Any, channels: int) -> int:

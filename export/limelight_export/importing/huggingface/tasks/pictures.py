@@ -13,12 +13,10 @@ from limelight_export.errors import CheckpointError, ExportError
 from limelight_export.importing.huggingface.architectures.architecture import VisionArchitecture
 from limelight_export.importing.huggingface.attention import run_with_maps
 from limelight_export.importing.huggingface.images import image_input
+from limelight_export.importing.huggingface.tasks.layer_maps import self_maps
 from limelight_export.importing.huggingface.tasks.task import Source
-from limelight_models.attention.weights import Weights
 from limelight_models.cards.card import TrainedModel, TrainingData
-from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import ImageInput
-from limelight_models.cards.maps import Map
 from limelight_models.cards.results import Result
 from limelight_models.network import Answer, Network
 
@@ -74,26 +72,12 @@ def picture_model(
         raise CheckpointError(f"config.json states pictures of {size} in patches of {patch}; both are square")
     picture = image_input(source.checkpoint, size, int(config.num_channels), default_to_square=default_to_square)
     patches = picture.patches(patch, leading=architecture.leading)
-    weights = Weights(heads=int(config.num_attention_heads))
-    maps = {
-        f"encoder.{layer}.self": Map(
-            weights=weights,
-            kind="self",
-            queries=patches,
-            keys=patches,
-            summary=f"What each patch attends to in layer {layer}.",
-        )
-        for layer in range(int(config.num_hidden_layers))
-    }
-    card = describe(
-        name=source.name,
-        title=architecture.title,
+    maps = self_maps(int(config.num_hidden_layers), int(config.num_attention_heads), patches, "patch")
+    card = source.card(
         summary=summary,
         inputs=[picture],
         results=[result],
         maps=maps,
-        taxonomy=architecture.taxonomy,
-        citation=architecture.citation,
     )
     examples = drawn_examples(source, picture)
     network = ImportedPictureEncoder(load(), head, list(maps))

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.architectures.architecture import Architecture, Kind
 from limelight_export.importing.huggingface.checkpoint import Checkpoint
-from limelight_models.cards.card import TrainedModel
+from limelight_models.cards.card import Card, TrainedModel
 
 AnyArchitecture = TypeVar("AnyArchitecture", bound=Architecture)
 
@@ -59,6 +59,13 @@ class Source(Generic[AnyArchitecture]):
         if wanted > limit:
             raise CheckpointError(f"the model reads at most {limit} tokens, not {wanted}")
         return wanted or limit
+
+    def card(self, **parts: Any) -> Card:
+        """Describe the model: what its architecture says, and the given fields of `describe`."""
+        from limelight_models.cards.describe import describe
+
+        known = self.architecture
+        return describe(name=self.name, title=known.title, taxonomy=known.taxonomy, citation=known.citation, **parts)
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,12 @@ from limelight_export.importing.huggingface.imported_decoder import (
 from limelight_export.importing.huggingface.loading import load_config, load_model
 from limelight_export.importing.huggingface.output_rules import GENERATION_CONFIG
 from limelight_export.importing.huggingface.tasks.examples import choose_examples, text_instances
-from limelight_export.importing.huggingface.tasks.generation_maps import decoder_maps
+from limelight_export.importing.huggingface.tasks.layer_maps import decoder_maps
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.text import read_tokenizer, token_limit
 from limelight_export.verification.samples import example_rows
 from limelight_models.attention.weights import Weights
 from limelight_models.cards.card import TrainedModel, TrainingData
-from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import TextInput, forced_target
 from limelight_models.cards.labels import output_steps
 from limelight_models.cards.results import Written
@@ -80,15 +79,11 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
     )
     tokens = prompt.tokens("prompt")
     weights = Weights(heads=heads, normalised=not architecture.has_sinks)
-    card = describe(
-        name=source.name,
-        title=architecture.title,
+    card = source.card(
         summary=f"Continues a text.{describe_template(checkpoint)}",
         inputs=[prompt, forced_target(tokenizer, new_tokens, special_tokens=False)],
         results=[written],
         maps=decoder_maps(layers, weights, prompt=tokens, steps=written.steps),
-        taxonomy=architecture.taxonomy,
-        citation=architecture.citation,
     )
     given, own = (text_instances(prompt.name, texts) for texts in (source.options.examples, _TEXTS))
     examples = choose_examples(card, given, own)

@@ -17,13 +17,12 @@ from limelight_export.importing.huggingface.imported_encoder_decoder import (
 from limelight_export.importing.huggingface.loading import load_config, load_model
 from limelight_export.importing.huggingface.output_rules import GENERATION_CONFIG, checked_token, read_output_rules
 from limelight_export.importing.huggingface.tasks.examples import choose_examples, text_instances
-from limelight_export.importing.huggingface.tasks.generation_maps import encoder_decoder_maps
+from limelight_export.importing.huggingface.tasks.layer_maps import encoder_decoder_maps
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.tasks.text_generation import check_equal, end_tokens
 from limelight_export.importing.huggingface.text import OUTPUT_TOKENIZER, read_tokenizer, token_limit
 from limelight_export.verification.samples import example_rows
 from limelight_models.cards.card import TrainedModel, TrainingData
-from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import TextInput, forced_target
 from limelight_models.cards.labels import output_steps
 from limelight_models.cards.results import Written
@@ -70,17 +69,13 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         position="position",
         states=cache_states(sizes.decoder_layers, sizes.decoder_heads, sizes.head_size),
     )
-    card = describe(
-        name=source.name,
-        title=architecture.title,
+    card = source.card(
         summary="Writes a text for a source.",
         inputs=[model_input, forced_target(output_tokenizer, sizes.positions - 1)],
         results=[written],
         maps=encoder_decoder_maps(
             sizes, source=model_input.tokens(), steps=written.steps, entry="token", whole="source"
         ),
-        taxonomy=architecture.taxonomy,
-        citation=architecture.citation,
     )
     given, own = (text_instances(model_input.name, texts) for texts in (source.options.examples, _TEXTS))
     examples = choose_examples(card, given, own)

@@ -22,7 +22,7 @@ from limelight_export.importing.huggingface.output_rules import (
     stated_tokens,
 )
 from limelight_export.importing.huggingface.recordings import audio_input
-from limelight_export.importing.huggingface.tasks.generation_maps import encoder_decoder_maps
+from limelight_export.importing.huggingface.tasks.layer_maps import encoder_decoder_maps
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.tasks.text_generation import end_tokens
 from limelight_export.importing.huggingface.tasks.text_to_text import check_against_library
@@ -30,7 +30,6 @@ from limelight_export.importing.huggingface.text import read_tokenizer
 from limelight_export.verification.samples import example_rows
 from limelight_models.attention.weights import Weights
 from limelight_models.cards.card import TrainedModel, TrainingData
-from limelight_models.cards.describe import describe
 from limelight_models.cards.inputs import Tokenizer, forced_target
 from limelight_models.cards.labels import LabelSet, output_steps
 from limelight_models.cards.maps import Map
@@ -101,16 +100,12 @@ def _build(source: Source[SpeechArchitecture], task: str, does: str) -> TrainedM
         states=cache_states(sizes.decoder_layers, sizes.decoder_heads, sizes.head_size),
     )
     heard = recording.joined_frames(architecture.joined)
-    card = describe(
-        name=source.name,
-        title=architecture.title,
+    card = source.card(
         summary=does,
         inputs=[recording, forced_target(tokenizer, most - before - 1, special_tokens=False)],
         results=[written],
         maps=encoder_decoder_maps(sizes, source=heard, steps=written.steps, entry="frame", whole="recording")
         | _alignment_map(output.alignment, heard, written),
-        taxonomy=architecture.taxonomy,
-        citation=architecture.citation,
         max_audio_seconds=recording.seconds,
     )
     examples = tuple({recording.name: _sound(number, recording.sample_rate)} for number in range(2))

@@ -27,8 +27,9 @@ class BoundIntervention:
     """Inputs and output of the interventions on one map (`MapBinding` of bundle.proto).
 
     A row has those inputs that change something, without batch axis: scales [head], replacement [head, query, key],
-    replaced and uniform [head, query, 1]. Where the queries are output steps, the last of a row's holds for all later
-    steps as well.
+    replaced and uniform [head, query, 1], key_factors [head, query, key]. One head or query of key_factors stands for
+    all, and keys beyond its own are not multiplied. Where the queries are output steps, the last of a row's holds for
+    all later steps as well.
 
     Attributes:
         graph: that puts the map out where nothing is changed.
@@ -43,26 +44,36 @@ class BoundIntervention:
     replacement: str
     replaced: str
     uniform: str
+    key_factors: str
     masked: str
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The inputs' names."""
-        return self.scales, self.replacement, self.replaced, self.uniform
+        return self.scales, self.replacement, self.replaced, self.uniform, self.key_factors
 
     def feeds(self, rows: Sequence[Row]) -> Iterator[tuple[str, Array]]:
         """Give the inputs that some row of a batch has; rows without one are left as they are."""
         for name in self.inputs:
-            held = [row.tensors.get(name) for row in rows]
-            given = [each for each in held if each is not None]
-            if not given:
-                continue
-            sizes = [max(size) for size in zip(*(each.shape for each in given), strict=True)]
-            batch = np.full((len(rows), *sizes), 1 if name == self.scales else 0, np.float32)
-            for place, each in zip(batch, held, strict=True):
-                if each is not None:
-                    place[tuple(slice(size) for size in each.shape)] = each
-            yield name, batch
+            held = [([place], row.tensors[name]) for place, row in enumerate(rows) if name in row.tensors]
+            if held:
+                yield name, self.together(name, held, len(rows))
+
+    def together(self, name: str, parts: Sequence[tuple[list[int], Array]], count: int) -> Array:
+        """Put tensors of one input together, which changes nothing in other rows.
+
+        Args:
+            parts: each with the rows that have it.
+            count: of all rows.
+        """
+        sizes = [max(size) for size in zip(*(part.shape for _, part in parts), strict=True)]
+        batch = np.full((count, *sizes), 1 if name in (self.scales, self.key_factors) else 0, np.float32)
+        for places, part in parts:
+            of_all = 2 if name == self.key_factors else 0  # axes of size 1 that stand for all
+            inside = [slice(None if axis < of_all and size == 1 else size) for axis, size in enumerate(part.shape)]
+            for place in places:
+                batch[(place, *inside)] = part
+        return batch
 
 
 def bound_interventions(bundle: bundle_pb2.Bundle) -> dict[str, BoundIntervention]:
@@ -82,6 +93,7 @@ def bound_interventions(bundle: bundle_pb2.Bundle) -> dict[str, BoundInterventio
                 replacement,
                 replaced,
                 uniform,
+                each.key_factors,
                 each.masked_output,
             )
     return found

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from limelight.interventions import Intervention as Intervention
     from limelight.interventions import replace as replace
     from limelight.interventions import scale_heads as scale_heads
+    from limelight.interventions import scale_keys as scale_keys
     from limelight.labels import Grid as Grid
     from limelight.labels import LabelSet as LabelSet
     from limelight.labels import Region as Region
@@ -97,7 +98,7 @@ _MODULES = {
     "base.errors": _ERRORS,
     "events": "GeneratedToken GenerationEnd GenerationStart",
     "groups": "Grouping Pool TextSpan",
-    "interventions": "Intervention replace scale_heads",
+    "interventions": "Intervention replace scale_heads scale_keys",
     "labels": "Grid LabelSet Region",
     "loading": "load",
     "maps": "AttentionMap Edges",

@@ -20,7 +20,7 @@ from limelight.base.enums import number_of
 from limelight.base.errors import InputError
 from limelight.base.strings import check_string, quote
 from limelight.predictions import Span
-from limelight.v1 import attention_pb2
+from limelight.v1 import attention_pb2, values_pb2
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,14 @@ def _grouping(grouping: Grouping, field: str) -> attention_pb2.Grouping:
     if grouping.reduction is not None:
         reduction = number_of(attention_pb2.GroupReduction, grouping.reduction, what="a grouping's reduction")
     check_string(grouping.label_set, f"{field}, the label set")
-    groups = [_group(name, members, f"{field}[{quote(name)}]") for name, members in grouping.groups.items()]
+    groups = [group_message(name, members, f"{field}[{quote(name)}]") for name, members in grouping.groups.items()]
     return attention_pb2.Grouping(label_set=grouping.label_set, groups=groups, reduction=reduction)
 
 
-def _group(name: str, members: Members, field: str) -> attention_pb2.Group:
+def group_message(name: str, members: Members, field: str) -> values_pb2.Group:
+    """Build the protocol's group. Raises: as `grouping_messages`."""
     check_string(name, f"the name in {field}")
-    group = attention_pb2.Group(name=name)
+    group = values_pb2.Group(name=name)
     # Strings and ranges are sequences, but each is one member.
     one = isinstance(members, str | range) or not isinstance(members, Sequence)
     several = [members] if one else members
@@ -109,11 +110,11 @@ def _group(name: str, members: Members, field: str) -> attention_pb2.Group:
             raise
         except (TypeError, ValueError) as error:
             kind = InputError if isinstance(error, ValueError) else TypeError
-            raise kind(f"group {name!r}: {error}") from error
+            raise kind(f"{f'group {name!r}' if name else field}: {error}") from error
     return group
 
 
-def _add(group: attention_pb2.Group, member: object, field: str) -> None:
+def _add(group: values_pb2.Group, member: object, field: str) -> None:
     match member:
         case str():
             group.inputs.append(check_string(member, field))

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from limelight.base.strings import check_string
 from limelight.base.tensors import to_tensor
+from limelight.groups import Members, group_message
 from limelight.v1 import values_pb2
 
 _Integers = int | Sequence[int]
@@ -16,7 +17,7 @@ _Integers = int | Sequence[int]
 
 @dataclass(frozen=True)
 class Intervention:
-    """A change to one map of a model, for the instances of a call; `scale_heads` and `replace` make it."""
+    """A change to one map of a model, for the instances of a call: by `scale_heads`, `scale_keys` or `replace`."""
 
     message: values_pb2.Intervention
     """The protocol message."""
@@ -69,6 +70,31 @@ def replace(
     if array.ndim != 3:
         raise ValueError(f"weights have the axes [head, query, key], not {array.ndim} axes")
     message.weights.CopyFrom(to_tensor(array))
+    return Intervention(message)
+
+
+def scale_keys(
+    map: str, keys: Members, factor: float = 0.0, *, heads: _Integers = (), queries: _Integers = ()
+) -> Intervention:
+    """Multiply the weights on some keys, and all of a query so that their sum stays: 0 looks away from these keys.
+
+    For softmax, this adds log(factor) to the scores of the keys. A query whose weights are all on keys with the factor
+    0 keeps them. Several changes of this kind multiply.
+
+    Args:
+        map: name of a normalised map.
+        keys: entries of its key axis, as the members of a group (`limelight.Grouping`): indices, ranges, spans of the
+            text, inputs. Keys that are output or input steps are counted from the first.
+        factor: from 0 to 1,000,000.
+        heads, queries: those that change; all by default. Negative numbers count from the end, but for output steps.
+    """
+    changed = values_pb2.KeyFactor(factor=factor, keys=group_message("", keys, "interventions.key_factor.keys"))
+    message = values_pb2.Intervention(
+        map=check_string(map, "interventions.map"),
+        key_factor=changed,
+        heads=_listed(heads),
+        queries=_listed(queries),
+    )
     return Intervention(message)
 
 

@@ -135,15 +135,15 @@ def test_what_is_asked_for_goes_onto_the_wire(ask: Ask, server: Forwarder):
         key_groups=[
             attention_pb2.Grouping(
                 groups=[
-                    attention_pb2.Group(name="head", ranges=[attention_pb2.IndexRange(start=0, end=2)]),
-                    attention_pb2.Group(name="text", inputs=["text"]),
+                    values_pb2.Group(name="head", ranges=[values_pb2.IndexRange(start=0, end=2)]),
+                    values_pb2.Group(name="text", inputs=["text"]),
                 ]
             )
         ],
         query_groups=[
             attention_pb2.Grouping(
                 label_set="tokens",
-                groups=[attention_pb2.Group(name="all", ranges=[attention_pb2.IndexRange()])],
+                groups=[values_pb2.Group(name="all", ranges=[values_pb2.IndexRange()])],
                 reduction="GROUP_REDUCTION_SUM",
             )
         ],

@@ -8,10 +8,10 @@ import pytest
 import limelight
 from limelight.groups import Groupings, grouping_messages
 from limelight.requests import Attention
-from limelight.v1 import attention_pb2 as attention
+from limelight.v1 import attention_pb2, values_pb2
 
 
-def group(members: Any) -> attention.Group:
+def group(members: Any) -> values_pb2.Group:
     (grouping,) = grouping_messages({"g": members})
     (made,) = grouping.groups
     assert made.name == "g"
@@ -47,7 +47,7 @@ def group(members: Any) -> attention.Group:
     ],
 )
 def test_a_group_is_entries_by_number_place_or_input(members: Any, expected: dict[str, Any]):
-    assert group(members) == attention.Group(**expected)
+    assert group(members) == values_pb2.Group(**expected)
 
 
 def test_only_a_sentence_that_is_named_is_set():
@@ -80,10 +80,10 @@ def test_groupings_name_their_label_set_and_reduction():
     first, second = grouping_messages(both)
     assert (first.label_set, first.reduction, [each.name for each in first.groups]) == (
         "words",
-        attention.GROUP_REDUCTION_MEAN,
+        attention_pb2.GROUP_REDUCTION_MEAN,
         ["a", "b"],
     )
-    assert (second.label_set, second.reduction) == ("sentences", attention.GROUP_REDUCTION_UNSPECIFIED)
+    assert (second.label_set, second.reduction) == ("sentences", attention_pb2.GROUP_REDUCTION_UNSPECIFIED)
     assert grouping_messages(both[1]) == [second]
     with pytest.raises(ValueError, match="'sum', 'mean', not 'max'"):
         grouping_messages(limelight.Grouping(groups={"a": 0}, reduction="max"))  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def test_no_groups_are_no_grouping(nothing: Groupings):
 
 
 def test_a_pool_is_a_size_or_says_more():
-    assert Attention(pool=32).options().pool == attention.Pool(size=32, reduction="POOL_REDUCTION_MAX")
+    assert Attention(pool=32).options().pool == attention_pb2.Pool(size=32, reduction="POOL_REDUCTION_MAX")
     mean = Attention(pool=limelight.Pool(8, "mean")).options().pool
-    assert mean == attention.Pool(size=8, reduction="POOL_REDUCTION_MEAN")
+    assert mean == attention_pb2.Pool(size=8, reduction="POOL_REDUCTION_MEAN")
     assert not Attention().options().HasField("pool")

@@ -33,7 +33,7 @@ from limelight_service.engine.runtime.providers import choose_provider
 from limelight_service.engine.types import Query
 from limelight_service.observability.observer import NullObserver
 from limelight_service.settings import Settings
-from tests.end_to_end.test_interventions import changed, uniform
+from tests.end_to_end.test_interventions import changed, multiplied, uniform
 from tests.kit import small, tiny
 from tests.kit.serving import serving
 from tests.service.engine.conftest import jobs_of, weights_of
@@ -89,7 +89,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 
 # A kind of change, the place of a map among those of the model, a head, a step (-1 for every one), and a factor.
-kinds = st.sampled_from(["none", "scale", "uniform", "given"])
+kinds = st.sampled_from(["none", "scale", "uniform", "given", "keys"])
 changes = st.tuples(kinds, st.integers(0, 2), st.integers(0, 1), st.integers(-1, 4), st.floats(-2, 2))
 # A request's part, and the same change in PyTorch.
 Changed = tuple[Sequence[limelight.Intervention], Callable[[], AbstractContextManager[None]]]
@@ -136,7 +136,10 @@ def changed_row(
     count = 1 if of_steps else labels[described.query_labels].size
     query = step if of_steps or step < 0 else step % count
     queries = () if query < 0 else (query,)
-    if kind == "uniform":
+    if kind == "keys":  # the first, which every step has, and the last that the source has
+        keys = [0, labels[described.key_labels].size - 1] if described.key_labels in labels else [0]
+        replaced, new = limelight.scale_keys(name, keys, abs(factor), heads=head, queries=queries), None
+    elif kind == "uniform":
         replaced, new = limelight.replace(name, "uniform", heads=head, queries=queries), None
     else:  # without a step named, the only key that every step of a decoder's attention to itself has
         keys = labels[described.key_labels].size if described.key_labels in labels else 1 + max(0, query)
@@ -151,7 +154,9 @@ def changed_row(
                 return weights
             rows = slice(None) if of_steps or not queries else slice(query, query + 1)
             weights = weights.clone()
-            if new is None:
+            if kind == "keys":
+                weights[:, head, rows] = multiplied(weights[:, head, rows], keys, abs(factor))
+            elif new is None:
                 weights[:, head, rows] = uniform(weights, mask)[:, head, rows]
             else:
                 weights[:, head, rows] = 0
@@ -198,6 +203,7 @@ def test_later_changes_replace_earlier_ones_of_the_same_steps(served: Served) ->
     ("intervention", "field", "said"),
     [
         (limelight.replace("decoder.cross", "uniform", queries=-1), "queries[0]", "steps are counted from the first"),
+        (limelight.scale_keys("decoder.cross", 99), "key_factor.keys.indices[0]", "there are 10 source"),
         (limelight.replace("decoder.cross", "uniform", queries=99), "queries[0]", "queries for this instance"),
         (limelight.replace("decoder.cross", [[[1, 0], [0, 1]]]), "weights", "[1, 1, "),
     ],

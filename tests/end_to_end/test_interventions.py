@@ -81,6 +81,15 @@ def uniform(weights: Tensor, mask: Tensor | None) -> Tensor:
     return allowed / allowed.sum(-1, keepdim=True).clamp(min=1)
 
 
+def multiplied(weights: Tensor, keys: list[int], factor: float) -> Tensor:
+    """Weights multiplied on some keys, and all of a query so that their sum stays."""
+    factors = torch.ones(weights.shape[-1])
+    factors[keys] = factor
+    scaled = weights * factors
+    after = scaled.sum(-1, keepdim=True)
+    return torch.where(after > 1e-30, scaled * weights.sum(-1, keepdim=True) / after.clamp(min=1e-30), weights)
+
+
 @dataclass(frozen=True)
 class Served:
     """A server of one model, and the model in PyTorch."""
@@ -115,14 +124,21 @@ def served(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the attention of one row. head: the one that changes."""
+    """A change of the attention of one row. head: the one that changes. keys: marked, of those there are."""
 
     kind: str
     head: int
     factor: float
+    keys: list[bool]
 
 
-changes = st.builds(Change, st.sampled_from(["none", "scale", "uniform", "given"]), st.integers(0, 1), st.floats(-2, 2))
+changes = st.builds(
+    Change,
+    st.sampled_from(["none", "scale", "uniform", "given", "keys"]),
+    st.integers(0, 1),
+    st.floats(-2, 2, width=32),
+    st.lists(st.booleans(), min_size=2, max_size=5),
+)
 
 
 @settings(max_examples=4, deadline=None)
@@ -150,9 +166,13 @@ def changed_row(served: Served, instance: Instance, change: Change) -> tuple[val
     usual, head = served.expected(instance), min(change.head, shape[0] - 1)
     sharper = usual[name].reshape(shape)[[head]] ** 2  # attends to the same keys
     sharper /= sharper.sum(-1, keepdims=True)
+    keys = [place for place in range(shape[2]) if change.keys[place % len(change.keys)]] or [0]
 
     def altered(weights: Tensor, mask: Tensor | None) -> Tensor:
         weights = weights.clone()
+        if change.kind == "keys":
+            weights[:, head] = multiplied(weights[:, head], keys, abs(change.factor))
+            return weights
         new = uniform(weights, mask)[:, head] if change.kind == "uniform" else torch.from_numpy(sharper)
         weights[:, head] = new
         return weights
@@ -165,6 +185,10 @@ def changed_row(served: Served, instance: Instance, change: Change) -> tuple[val
             factors[head] = change.factor
             intervention = limelight.scale_heads(name, {head: change.factor})
             with changed(module, factors=factors):
+                answered = served.expected(instance)
+        case "keys":
+            intervention = limelight.scale_keys(name, keys, abs(change.factor), heads=head)
+            with changed(module, weights=altered):
                 answered = served.expected(instance)
         case _:
             new = "uniform" if change.kind == "uniform" else sharper
@@ -189,6 +213,10 @@ ROW = np.full((1, 1, 4), 0.25, np.float32)  # a row of "the cat sat on" that is 
         (limelight.replace("encoder.0.self", -ROW, heads=0, queries=0), "interventions[0].weights", "negative"),
         (limelight.replace("encoder.0.self", ROW * np.nan, heads=0, queries=0), "interventions[0].weights", "finite"),
         (limelight.replace("encoder.0.self", "uniform", heads=[1, -1]), "interventions[0].heads", "twice"),
+        (limelight.scale_keys("encoder.0.self", 4), "interventions[0].key_factor.keys.indices[0]", "there are 4 words"),
+        (limelight.scale_keys("encoder.0.self", []), "interventions[0].key_factor.keys", "names no entry"),
+        (limelight.scale_keys("encoder.0.self", 0, -1), "interventions[0].key_factor.factor", "from 0 to 1,000,000"),
+        (limelight.scale_keys("encoder.0.self", 0, np.nan), "interventions[0].key_factor.factor", "from 0 to"),
         (limelight.replace("encoder.0.self", ROW, heads=0, queries=1), "interventions", "a weight of 0.25 on a key of"),
     ],
 )
@@ -212,5 +240,21 @@ def test_what_cannot_be_changed_is_refused_and_the_next_call_answered(
 def test_the_description_says_which_maps_can_be_changed(served: Served) -> None:
     maps = served.client.model("reader").maps
     assert {each.name: each.interventions for each in maps} == dict.fromkeys(
-        ("encoder.0.self", "pool"), ("head_scales", "weights")
+        ("encoder.0.self", "pool"), ("head_scales", "weights", "key_factor")
     )
+
+
+@pytest.mark.parametrize("served", ["reader"], indirect=True)
+def test_a_span_of_the_text_is_looked_away_from_by_every_map(served: Served) -> None:
+    maps = ("encoder.0.self", "pool")
+    away = [limelight.scale_keys(name, limelight.TextSpan(4, 7)) for name in maps]
+    twice = [limelight.scale_keys("pool", slice(1, 3), 2), limelight.scale_keys("pool", [2], 1.5)]
+    usual, looked, doubled = (
+        served.client.attend("reader", {"text": "the cat sat on"}, interventions=each) for each in ([], away, twice)
+    )
+    weights = looked["encoder.0.self"].weights
+    assert not weights[:, 1:, 1].any() and not looked["pool"].weights[..., 1].any()
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+    np.testing.assert_array_equal(weights[:, 0], usual["encoder.0.self"].weights[:, 0])  # it has nothing else
+    by_hand = usual["pool"].weights * [1, 2, 3, 1]
+    np.testing.assert_allclose(doubled["pool"].weights, by_hand / by_hand.sum(-1, keepdims=True), rtol=1e-5)

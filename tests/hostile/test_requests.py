@@ -22,7 +22,7 @@ from tests.kit import bundles
 from tests.kit.processes import ROOT
 from tests.kit.serving import attend, predict, refusal, text
 
-Group, Grouping, Selection = attention_pb2.Group, attention_pb2.Grouping, attention_pb2.MapSelection
+Group, Grouping, Selection = values_pb2.Group, attention_pb2.Grouping, attention_pb2.MapSelection
 MEBIBYTE = 2**20
 # Generous: other programs share the machine. What these requests took before was ten times as much, or had no end.
 MOST_CPU_SECONDS = 8.0

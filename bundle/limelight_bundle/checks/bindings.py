@@ -10,7 +10,8 @@ from limelight_bundle.interventions import intervened_graph
 from limelight_bundle.maps import WEIGHTS, map_key
 from limelight_bundle.v1 import bundle_pb2
 
-_ALL_KINDS = [values_pb2.INTERVENTION_KIND_HEAD_SCALES, values_pb2.INTERVENTION_KIND_WEIGHTS]
+_KINDS = [values_pb2.INTERVENTION_KIND_HEAD_SCALES, values_pb2.INTERVENTION_KIND_WEIGHTS]
+_KINDS_OF_NORMALISED = [*_KINDS, values_pb2.INTERVENTION_KIND_KEY_FACTOR]
 
 
 def check_bindings(bundle: bundle_pb2.Bundle) -> None:
@@ -97,19 +98,20 @@ def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
 
 
 def _check_interventions(bundle: bundle_pb2.Bundle) -> None:
-    """Check that a map supports interventions exactly if the graph for them takes both kinds."""
+    """Check that a map supports interventions exactly if the graph for them takes those that its kind has."""
     graphs = {each.name: each for each in bundle.graphs}
     outputs = {each.name: frozenset(each.outputs) for each in bundle.graphs}
     bindings = {each.map: each for each in bundle.maps if (each.quantity or WEIGHTS) == WEIGHTS}
     for description in bundle.description.maps:
         binding, kinds = bindings[description.name], sorted(description.interventions)
         subject = f"the map {description.name}"
-        stated = (binding.head_scales, *binding.weights_inputs, binding.masked_output)
-        if kinds not in ([], _ALL_KINDS) or bool(kinds) != any(stated):
+        stated = (binding.head_scales, *binding.weights_inputs, binding.key_factors, binding.masked_output)
+        every = _KINDS_OF_NORMALISED if description.normalised else _KINDS
+        if kinds not in ([], every) or bool(kinds) != any(stated):
             raise BundleError(f"{subject} supports interventions for which its binding has no inputs, or the opposite")
         if not kinds:
             continue
-        if len(stated) != 5 or len({*stated, ""}) != 6:
+        if len(stated) != 6 or len({*stated, ""}) != 7:
             raise BundleError(f"{subject} has no name for some input or output of its interventions")
         name = intervened_graph(bundle, binding.graph)
         if name not in graphs:

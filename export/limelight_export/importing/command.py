@@ -80,6 +80,10 @@ def import_hf(
         bool,
         typer.Option("--half-weights", help="Store weights as float16, which halves the files; compute in float32."),
     ] = False,
+    interventions: Annotated[
+        bool,
+        typer.Option("--interventions", help="Add a graph whose attention requests can change; the files double."),
+    ] = False,
 ) -> None:
     """Import a Hugging Face checkpoint, and verify that its answers and maps equal those of transformers."""
     _require("transformers", "torch", "onnx_ir", "onnxscript", "safetensors")
@@ -107,6 +111,7 @@ def import_hf(
             version=version,
             precision=precision,
             half_weights=half_weights,
+            interventions=interventions,
             report=_stopwatch(),
         )
     within = "" if precision is Precision.FLOAT32 else f", within the tolerances fitted for {precision}"

@@ -22,6 +22,8 @@ class Intervention:
         replacement: FLOAT [batch, head, query, key], zeros by default.
         replaced: FLOAT [batch, head, query, 1], zeros by default: 1 where `replacement` takes the weights' place.
         uniform: FLOAT [batch, head, query, 1], zeros by default: 1 where uniform weights do.
+        key_factors: FLOAT [batch, head, query, key], ones by default: factors of the weights, whose sum over keys
+            stays. One row, head or query stands for all.
         masked: FLOAT output [batch]: the largest replacing weight on a key that the query must not attend to.
     """
 
@@ -29,12 +31,14 @@ class Intervention:
     replacement: str
     replaced: str
     uniform: str
+    key_factors: str
     masked: str
 
     @classmethod
     def of(cls, name: str) -> "Intervention":
         """Name the inputs and the output of a map's interventions."""
-        return cls(*(f"{name}:{each}" for each in ("scales", "replacement", "replaced", "uniform", "masked")))
+        parts = "scales", "replacement", "replaced", "uniform", "key_factors", "masked"
+        return cls(*(f"{name}:{each}" for each in parts))
 
     @property
     def defaults(self) -> dict[str, Array]:
@@ -45,12 +49,14 @@ class Intervention:
             self.replacement: zeros,
             self.replaced: zeros,
             self.uniform: zeros,
+            self.key_factors: np.ones((1, 1, 1, 1), np.float32),
         }
 
     def fill_binding(self, binding: bundle_pb2.MapBinding) -> None:
         """State the inputs and the output in a map's binding."""
         binding.head_scales = self.scales
         binding.weights_inputs.extend((self.replacement, self.replaced, self.uniform))
+        binding.key_factors = self.key_factors
         binding.masked_output = self.masked
 
 

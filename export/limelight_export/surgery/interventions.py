@@ -1,8 +1,8 @@
 """Replaces intervention markers by standard operators with optional inputs.
 
-Of a map X the graph takes `X:scales`, `X:replacement`, `X:replaced` and `X:uniform`, whose defaults change nothing, and
-puts out `X:masked`. Replacements are padded to the size of the weights, so a batch gives them for the rows that have
-them, as large as those rows are.
+Of a map X the graph takes `X:scales`, `X:replacement`, `X:replaced`, `X:uniform` and `X:key_factors`, whose defaults
+change nothing, and puts out `X:masked`. Replacements and factors are padded to the size of the weights, so a batch
+gives them for the rows that have them, as large as those rows are.
 """
 
 from collections.abc import Mapping
@@ -83,11 +83,31 @@ def _change(builder: NodeBuilder, node: onnx.NodeProto, inputs: Intervention) ->
     half = builder.constant(np.float32(0.5))
     given = builder.add("Where", builder.add("Greater", replaced, half), replacement, weights)
     equal = builder.add("Div", allowed, total)
-    builder.add("Where", builder.add("Greater", uniform, half), equal, given, output=node.output[0])
+    held = builder.add("Where", builder.add("Greater", uniform, half), equal, given)
+    _multiply(builder, held, _factors(builder, inputs.key_factors, shape), output=node.output[0])
     builder.add("Unsqueeze", inputs.scales, builder.integers(2, 3), output=node.output[1])
     outside = builder.add("Sub", builder.constant(np.float32(1)), allowed)
     beyond = builder.add("Mul", builder.add("Mul", builder.add("Abs", replacement), outside), replaced)
     builder.add("ReduceMax", beyond, builder.integers(1, 2, 3), keepdims=0, output=inputs.masked)
+
+
+def _factors(builder: NodeBuilder, name: str, shape: str) -> str:
+    """Pad factors with ones at the end of each axis; rows, heads and queries of size 1 stand for all."""
+    size = builder.add("Shape", name)
+    stands = builder.add("Concat", builder.add("Shape", name, end=3), builder.integers(0), axis=0)
+    is_all = builder.add("Equal", stands, builder.integers(1))
+    missing = builder.add("Where", is_all, builder.integers(0), builder.add("Sub", shape, size))
+    pads = builder.add("Concat", builder.integers(0, 0, 0, 0), missing, axis=0)
+    return builder.add("Pad", name, pads, builder.constant(np.float32(1)))
+
+
+def _multiply(builder: NodeBuilder, weights: str, factors: str, output: str) -> None:
+    """Multiply weights by factors, and all of a query so that their sum stays; those with nothing left stay."""
+    scaled = builder.add("Mul", weights, factors)
+    before, after = (builder.add("ReduceSum", each, builder.integers(-1)) for each in (weights, scaled))
+    tiny = builder.constant(_TINY)
+    kept = builder.add("Mul", scaled, builder.add("Div", before, builder.add("Max", after, tiny)))
+    builder.add("Where", builder.add("Greater", after, tiny), kept, weights, output=output)
 
 
 def _padded(builder: NodeBuilder, name: str, shape: str) -> str:

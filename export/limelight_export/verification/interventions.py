@@ -106,7 +106,7 @@ def _is_changed(
     name: str,
     inputs: Intervention,
 ) -> bool:
-    """Tell whether the map of the first row is as it is given, and the other rows are as before."""
+    """Tell whether the first row's map is as it is given, and as it is multiplied, and the other rows are as before."""
     own = usual[0].maps[name].weights
     if own.ndim != 3:
         return False
@@ -116,13 +116,26 @@ def _is_changed(
     given[0] = sharper
     replaced = np.zeros((*given.shape[:3], 1), np.float32)
     replaced[0] = 1
-    requests = {inputs.replacement: given, inputs.replaced: replaced}
-    answers = answer(requests)
-    pairs = [(answers[0].maps[name].weights, given[0])]
-    for now, before in zip(answers[1:], usual[1:], strict=True):
-        pairs += [(now.maps[key].weights, each.weights) for key, each in before.maps.items()]
-        pairs += [(now.outputs[key], each) for key, each in before.outputs.items()]
+    factors = np.ones_like(given)
+    factors[0] = np.resize(np.array([0, 0.5, 2, 1], np.float32), own.shape)
+    pairs = []
+    for requests, wanted in (
+        ({inputs.replacement: given, inputs.replaced: replaced}, given[0]),
+        ({inputs.key_factors: factors}, _multiplied(own, factors[0])),
+    ):
+        answers = answer(requests)
+        pairs.append((answers[0].maps[name].weights, wanted))
+        for now, before in zip(answers[1:], usual[1:], strict=True):
+            pairs += [(now.maps[key].weights, each.weights) for key, each in before.maps.items()]
+            pairs += [(now.outputs[key], each) for key, each in before.outputs.items()]
     return all(one.shape == other.shape and np.allclose(one, other, rtol=1e-4, atol=_ALLOWED) for one, other in pairs)
+
+
+def _multiplied(weights: Array, factors: Array) -> Array:
+    """Multiply weights [head, query, key] by factors, and all of a query so that their sum stays."""
+    scaled = weights.astype(np.float64) * factors
+    before, after = (each.sum(-1, keepdims=True, dtype=np.float64) for each in (weights, scaled))
+    return np.where(after > 0, scaled * before / np.maximum(after, 1e-30), weights)
 
 
 def _without(graph: ExportedGraph, kept: Collection[str]) -> ExportedGraph:

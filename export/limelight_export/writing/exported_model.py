@@ -82,6 +82,8 @@ def _bundle(exported: ExportedModel) -> bundle_pb2.Bundle:
     for each in description.maps:
         if any(each.name in graph.interventions for graph in exported.graphs):
             each.interventions.extend((values_pb2.INTERVENTION_KIND_HEAD_SCALES, values_pb2.INTERVENTION_KIND_WEIGHTS))
+            if each.normalised:
+                each.interventions.append(values_pb2.INTERVENTION_KIND_KEY_FACTOR)
     bundle = card.bundle()
     bundle.description.CopyFrom(description)
     bundle.graphs.extend(_graph(each) for each in exported.graphs)

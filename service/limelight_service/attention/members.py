@@ -79,6 +79,12 @@ class AxisGroups:
         return Members(tuple(groups), own.size)
 
 
+def members(group: Group, label_set: str, labels: Mapping[str, Labels], field: Path) -> Indices:
+    """Find the entries of one group of a label set, ascending. Raises: InputError naming what matches nothing."""
+    own = labels[label_set]
+    return _Axis(own, labels.get(own.parent)).members(group, field)
+
+
 class _Axis:
     """One axis of one instance, and its columns as arrays."""
 

@@ -26,7 +26,7 @@ from limelight_service.attention.options import (
     check_options,
     check_selections,
 )
-from limelight_service.frontend.interventions import MOST_INTERVENTIONS, Change, Intervention
+from limelight_service.frontend.interventions import MOST_INTERVENTIONS, Change, Intervention, KeyFactor
 from limelight_service.ipc.boundary import GenerationSettings, Strategy
 from limelight_service.platform.numbers import shown
 
@@ -193,10 +193,14 @@ def interventions(messages: Sequence[values_pb2.Intervention], path: Path) -> Se
 
 def _intervention(message: values_pb2.Intervention, path: Path) -> Intervention:
     change = message.WhichOneof("change")
-    values = None
+    values, factor = None, None
     if change in ("head_scales", "weights"):
         values = to_array(getattr(message, change), (*path, change))
-    return Intervention(path, message.map, Change(change or ""), values, message.heads, message.queries)
+    if change == "key_factor":
+        own, given = (*path, change), message.key_factor
+        _check_members([given.keys], (*own, "keys"))
+        factor = KeyFactor(given.factor, _group(given.keys, (*own, "keys")))
+    return Intervention(path, message.map, Change(change or ""), values, message.heads, message.queries, factor)
 
 
 @dataclass(frozen=True)
@@ -222,7 +226,7 @@ def _groupings(messages: Sequence[attention_pb2.Grouping], default: GroupReducti
     return tuple(found)
 
 
-def _group(message: attention_pb2.Group, path: Path) -> Group:
+def _group(message: values_pb2.Group, path: Path) -> Group:
     if len(message.name) > LONGEST_NAME:
         long = f"has {len(message.name)} characters; at most {LONGEST_NAME} are allowed"
         raise InputError((*path, "name"), long)
@@ -250,7 +254,10 @@ def _check_groups(groupings: Sequence[attention_pb2.Grouping], path: Path) -> No
         if not 1 <= len(each.groups) <= _MOST_GROUPS:
             count = f"has {len(each.groups)} entries; there may be 1 to {_MOST_GROUPS}"
             raise InputError((*path, place, "groups"), count)
-    groups = [group for each in groupings for group in each.groups]
+    _check_members([group for each in groupings for group in each.groups], path)
+
+
+def _check_members(groups: Sequence[values_pb2.Group], path: Path) -> None:
     indices = sum([len(each.indices) + len(each.ranges) for each in groups])
     if indices > MOST_INDICES:
         raise InputError(path, f"have {indices} indices and ranges; at most {MOST_INDICES} are allowed")

@@ -13,11 +13,14 @@ from limelight_bundle.interventions import BoundIntervention
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array
 from limelight_bundle.wire import data_type_name, data_type_of
+from limelight_service.attention.members import members
+from limelight_service.attention.options import Group
 from limelight_service.errors import DeadlineError
 from limelight_service.frontend.schema import ModelSchema
 
 # Rows of weights may sum to 1 within this: those of a map in float16 do.
 _SUM = 2e-3
+_LARGEST_FACTOR = 1_000_000
 MOST_INTERVENTIONS = 256  # of an instance; one of a map can name all its heads and queries
 
 
@@ -28,6 +31,15 @@ class Change(Enum):
     HEAD_SCALES = "head_scales"
     WEIGHTS = "weights"
     UNIFORM = "uniform"
+    KEY_FACTOR = "key_factor"
+
+
+@dataclass(frozen=True)
+class KeyFactor:
+    """A factor of the weights on some keys; then all weights of a query are multiplied so that their sum stays."""
+
+    factor: float
+    keys: Group
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,7 @@ class Intervention:
         field: path of it in the request.
         values: factors [head], or weights [head, query, key], of the heads and queries that change; None for others.
         heads, queries: those that change; empty for all. Negative numbers count from the end.
+        key_factor: of a change by a factor.
     """
 
     field: Path
@@ -46,6 +59,7 @@ class Intervention:
     values: Array | None = None
     heads: Sequence[int] = ()
     queries: Sequence[int] = ()
+    key_factor: KeyFactor | None = None
 
 
 @dataclass
@@ -55,6 +69,7 @@ class _MapChanges:
     bound: BoundIntervention
     scales: Array | None = None
     rows: list["_Rows"] = field(default_factory=list)
+    factors: list["_Factors"] = field(default_factory=list)
 
 
 def with_interventions(
@@ -82,6 +97,9 @@ def with_interventions(
                 of_map.scales = np.ones(bound.heads, np.float32)
             of_map.scales[heads] = factors
             continue
+        if each.change is Change.KEY_FACTOR:
+            of_map.factors.append(_multiplied(each, heads, row, schema, steps))
+            continue
         of_steps = bool(schema.steps_label) and description.query_labels == schema.steps_label
         read = _of_steps if of_steps else _of_queries
         of_map.rows.append(read(each, heads, row, schema, steps))
@@ -92,27 +110,40 @@ def with_interventions(
             tensors[of_map.bound.scales] = of_map.scales
         if of_map.rows:
             tensors |= _replaced(of_map.bound, of_map.rows)
+        if of_map.factors:
+            tensors[of_map.bound.key_factors] = _factored(of_map.bound.heads, of_map.factors, deadline)
     return replace(row, tensors={**row.tensors, **tensors})
 
 
 def given_bytes(row: Row, interventions: Sequence[Intervention], schema: ModelSchema, steps: int) -> int:
-    """Bound the bytes of the tensors that `with_interventions` adds: each map whose weights are given, whole.
+    """Bound the bytes of the tensors that `with_interventions` adds: each map whose weights are given, or multiplied.
 
     Args:
         steps: the most that the row can take.
     """
     given = {each.map for each in interventions if each.change is Change.WEIGHTS}
+    multiplied: dict[str, tuple[bool, bool]] = {}  # whether single heads and queries are
+    for one in interventions:
+        if one.change is Change.KEY_FACTOR:
+            heads, places = multiplied.get(one.map, (False, False))
+            multiplied[one.map] = heads or bool(one.heads), places or bool(one.queries)
     total = 0
     for each in schema.maps:
+        if each.name not in given and each.name not in multiplied:
+            continue
+        queries, keys = _most_of(each, row, schema, steps)
+        # The queries of changed steps are not among the row's labels.
+        queries = queries if each.query_labels in row.labels else steps + 1
         if each.name in given:
-            queries, keys = _most_of(each, row, schema, steps)
-            # The queries of changed steps are not among the row's labels.
-            total += 4 * each.heads * (queries if each.query_labels in row.labels else steps + 1) * keys
+            total += 4 * each.heads * queries * keys
+        if each.name in multiplied:
+            heads, places = multiplied[each.name]
+            total += 4 * (each.heads if heads else 1) * (queries if places else 1) * keys
     return total
 
 
 def intervened_bytes(row: Row, schema: ModelSchema, steps: int) -> int:
-    """Bound the bytes that a row with interventions takes beyond another: every map whole, in four tensors.
+    """Bound the bytes that a row with interventions takes beyond another: every map whole, in six tensors.
 
     Args:
         steps: the most that the row can take.
@@ -121,7 +152,7 @@ def intervened_bytes(row: Row, schema: ModelSchema, steps: int) -> int:
     for each in schema.maps:
         if each.form == model_pb2.MAP_FORM_DENSE:
             queries, keys = _most_of(each, row, schema, steps)
-            total += 16 * each.heads * max(1, each.features) * queries * keys
+            total += 24 * each.heads * max(1, each.features) * queries * keys
     return total
 
 
@@ -133,6 +164,17 @@ class _Rows:
     queries: Array
     count: int
     weights: Array | None
+
+
+@dataclass(frozen=True)
+class _Factors:
+    """Keys whose weights are multiplied. heads, queries: None for all. count: of the map's rows, 1 where all change."""
+
+    heads: Array | None
+    queries: Array | None
+    count: int
+    keys: Array
+    factor: float
 
 
 def _of_queries(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, steps: int) -> _Rows:
@@ -148,14 +190,7 @@ def _of_queries(asked: Intervention, heads: Array, row: Row, schema: ModelSchema
 
 def _of_steps(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, steps: int) -> _Rows:
     """Read a change of a map whose queries are output steps. The last of its rows holds for all later steps."""
-    for place, each in enumerate(asked.queries):
-        if each < 0:
-            raise InputError(
-                (*asked.field, "queries", place),
-                f"is {each}; steps are counted from the first, as nobody knows yet which is the last",
-            )
-    queries = _indices(asked.queries, steps, "queries", asked) if asked.queries else np.zeros(1, np.int64)
-    count = int(queries.max()) + 2 if asked.queries else 1
+    queries, count = _steps(asked, steps) if asked.queries else (np.zeros(1, np.int64), 1)
     if asked.change is Change.UNIFORM:
         return _Rows(heads, queries, count, None)
     keys = next(each.key_labels for each in schema.maps if each.name == asked.map)
@@ -170,6 +205,66 @@ def _of_steps(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, 
                 f"have weight beyond the {number} keys that step {queries[place]} has; set these weights to 0",
             )
     return _Rows(heads, queries, count, weights)
+
+
+def _steps(asked: Intervention, steps: int) -> tuple[Array, int]:
+    """Read the steps that change, and count those up to one that does not."""
+    for place, each in enumerate(asked.queries):
+        if each < 0:
+            raise InputError(
+                (*asked.field, "queries", place),
+                f"is {each}; steps are counted from the first, as nobody knows yet which is the last",
+            )
+    queries = _indices(asked.queries, steps, "queries", asked)
+    return queries, int(queries.max()) + 2
+
+
+def _multiplied(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, steps: int) -> _Factors:
+    """Read a change that multiplies the weights on some keys."""
+    assert asked.key_factor is not None
+    field, factor = (*asked.field, "key_factor"), asked.key_factor.factor
+    if not 0 <= factor <= _LARGEST_FACTOR:
+        raise InputError((*field, "factor"), f"is {factor:g}; it is a number from 0 to {_LARGEST_FACTOR:,}")
+    description = next(each for each in schema.maps if each.name == asked.map)
+    queries, count = None, 1
+    if asked.queries and schema.steps_label and description.query_labels == schema.steps_label:
+        queries, count = _steps(asked, steps)
+    elif asked.queries:
+        count = row.labels[description.query_labels].size
+        queries = _indices(asked.queries, count, "queries", asked)
+    name, group = description.key_labels, asked.key_factor.keys
+    if name in row.labels:
+        keys = members(group, name, row.labels, (*field, "keys"))
+    else:
+        keys = _step_keys(group, schema.first_keys(name, row) + steps, (*field, "keys"))
+    return _Factors(heads if asked.heads else None, queries, count, keys, factor)
+
+
+def _step_keys(group: Group, most: int, field: Path) -> Array:
+    """Find keys that are steps, which are counted from the first. most: that there may be."""
+    if group.spans or group.inputs:
+        raise InputError(field, "are steps, which have no places in a text; use indices or ranges")
+    named = np.zeros(most, dtype=bool)
+    for start, end in [*((each, each + 1) for each in group.indices), *group.ranges]:
+        if not 0 <= start < end <= most:
+            reason = f"are from {start} to {end}; steps are counted from the first, and there may be {most}"
+            raise InputError(field, reason)
+        named[start:end] = True
+    return np.flatnonzero(named)
+
+
+def _factored(heads: int, changes: Sequence[_Factors], deadline: float | None) -> Array:
+    """Make the factors of a map [head, query, key]; one head or query stands for all."""
+    heads = heads if any(each.heads is not None for each in changes) else 1
+    count = max(each.count for each in changes)
+    factors = np.ones((heads, count, 1 + max(int(each.keys.max()) for each in changes)), np.float32)
+    for each in changes:
+        _check_deadline(deadline)
+        of_heads = np.arange(heads) if each.heads is None else each.heads
+        of_queries = np.arange(count) if each.queries is None else each.queries
+        places = np.ix_(of_heads, of_queries, each.keys)
+        factors[places] = np.minimum(factors[places] * np.float32(each.factor), _LARGEST_FACTOR)
+    return factors
 
 
 def _replaced(bound: BoundIntervention, changes: Sequence[_Rows]) -> dict[str, Array]:
@@ -229,12 +324,16 @@ def _bound(
     if asked.map not in descriptions:
         raise InputError((*asked.field, "map"), f"is {asked.map!r}; the model has {known}")
     if asked.change is Change.NONE:
-        raise InputError(asked.field, "has no change; set one of head_scales, weights, uniform")
+        raise InputError(asked.field, "has no change; set one of head_scales, weights, uniform, key_factor")
     if asked.map not in bound:
         others = f"; {', '.join(bound)} of this model take them" if bound else ""
         raise InputError(
             (*asked.field, asked.change.value),
             f"does not apply to {asked.map}, which takes no interventions{others}",
+        )
+    if asked.change is Change.KEY_FACTOR and not descriptions[asked.map].normalised:
+        raise InputError(
+            (*asked.field, "key_factor"), f"does not apply to {asked.map}, whose weights of a query have no fixed sum"
         )
     if asked.change is Change.HEAD_SCALES and asked.queries:
         raise InputError((*asked.field, "queries"), "do not go with head_scales, which hold for every query")

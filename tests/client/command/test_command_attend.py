@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from limelight.scale import FAINT
-from limelight.v1 import attention_pb2, service_pb2
+from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from tests.client import served
 from tests.client.command.people import Run, in_terminal, without_colours
 from tests.client.served import DOCUMENT, SENTENCES, TEXT
@@ -85,7 +85,7 @@ def test_other_choices_go_onto_the_wire(run: Run, server: Forwarder):
 def test_a_group_is_a_place_in_the_text_entries_or_an_input(run: Run, server: Forwarder, place: str, group: dict):
     run("attend", "tiny", "x", "--group", f"subject={place}", "--query-group", f"q={place}", "--label-set", "tokens")
     asked = server.requests[-1].attention
-    expected = attention_pb2.Group(name="subject", **group)
+    expected = values_pb2.Group(name="subject", **group)
     assert asked.key_groups == [attention_pb2.Grouping(label_set="tokens", groups=[expected])]
     assert asked.query_groups[0].groups[0].name == "q"
 

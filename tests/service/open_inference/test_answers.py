@@ -226,7 +226,7 @@ def test_options_of_maps_are_those_of_attend(running: Running) -> None:
         ({"limelight_attention": '{"pool": {"size": 3}}'}, {"pool": attention_pb2.Pool(size=3)}),
         (
             {"limelight_attention": '{"keyGroups": [{"groups": [{"name": "both", "indices": [0, -1]}]}]}'},
-            {"key_groups": [attention_pb2.Grouping(groups=[attention_pb2.Group(name="both", indices=[0, -1])])]},
+            {"key_groups": [attention_pb2.Grouping(groups=[values_pb2.Group(name="both", indices=[0, -1])])]},
         ),
     ]
     selection = attention_pb2.MapSelection(names=["encoder.1.self"])

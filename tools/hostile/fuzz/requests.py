@@ -157,6 +157,9 @@ def _valid(model: service_pb2.GetModelResponse) -> Iterator[tuple[str, Message]]
         instance.seed = 7
         both = [example, instance]
         yield SERVICE + "Predict", service_pb2.PredictRequest(model=wanted, instances=[example])
+        if interventions := [change for each in description.maps for change in _changes(each)]:
+            changed = values_pb2.Instance(inputs=example.inputs, interventions=interventions)
+            yield SERVICE + "Predict", service_pb2.PredictRequest(model=wanted, instances=[changed])
         outputs = [each.name for each in description.outputs]
         yield (
             SERVICE + "Predict",
@@ -180,6 +183,14 @@ def _valid(model: service_pb2.GetModelResponse) -> Iterator[tuple[str, Message]]
     yield from of_model(description)
 
 
+def _changes(described: model_pb2.MapDescription) -> Iterator[values_pb2.Intervention]:
+    if described.interventions:
+        yield values_pb2.Intervention(map=described.name, uniform=values_pb2.UniformWeights(), heads=[0], queries=[0])
+    if values_pb2.INTERVENTION_KIND_KEY_FACTOR in described.interventions:
+        factor = values_pb2.KeyFactor(factor=0.5, keys=values_pb2.Group(indices=[0]))
+        yield values_pb2.Intervention(map=described.name, key_factor=factor, heads=[0])
+
+
 def _attention(description: model_pb2.ModelDescription) -> Iterator[attention_pb2.AttentionOptions]:
     pb = attention_pb2
     yield pb.AttentionOptions()
@@ -190,9 +201,9 @@ def _attention(description: model_pb2.ModelDescription) -> Iterator[attention_pb
         selection = pb.MapSelection(names=[each.name], heads=[0, -1], queries=[0, -1], keys=[0, 1])
         yield pb.AttentionOptions(selections=[selection], quantity=pb.QUANTITY_WEIGHTS)
         groups = [
-            pb.Group(name="some", indices=[0, -1]),
-            pb.Group(name="range", ranges=[pb.IndexRange(start=0, end=2)]),
-            pb.Group(name="span", spans=[pb.TextSpan(start=0, end=3)]),
+            values_pb2.Group(name="some", indices=[0, -1]),
+            values_pb2.Group(name="range", ranges=[values_pb2.IndexRange(start=0, end=2)]),
+            values_pb2.Group(name="span", spans=[values_pb2.TextSpan(start=0, end=3)]),
         ]
         grouping = pb.Grouping(label_set=each.key_labels, groups=groups, reduction=pb.GROUP_REDUCTION_MEAN)
         chosen = [pb.MapSelection(names=[each.name])]

@@ -5,7 +5,7 @@ under a *pass*: its attention reads the cache of the pass, and leaves its new ke
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +16,7 @@ from torch.nn.functional import softmax
 
 from limelight_export.errors import ExportError
 from limelight_export.importing.huggingface.attention import repeat_heads, using_attention
-from limelight_models.attention.export_markers import is_marking, marked_attention
+from limelight_models.attention.export_markers import is_intervening, is_marking, marked_attention, marked_weights
 
 _DECODING = "limelight-decoding"
 # Arguments that change nothing at inference.
@@ -233,7 +233,18 @@ def _attend_whole(
     if scores.is_plain and is_marking():
         return marked_attention(query, key, value, mask, scores.scaling)
     weights = scores.weights(query @ key.transpose(-1, -2), mask)
-    return weights @ value, weights
+    return _attend_changed(weights, mask, lambda changed: changed @ value)
+
+
+def _attend_changed(weights: Tensor, mask: Tensor, attend: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Attend with weights [batch, head, query, key], which interventions change in an export for them.
+
+    Returns: context vectors [batch, head, query, d], and the weights as they are changed.
+    """
+    if not is_intervening():
+        return attend(weights), weights
+    changed, factor = marked_weights(weights, mask)
+    return attend(changed) * factor, changed
 
 
 def _attend_step(
@@ -256,11 +267,15 @@ def _attend_step(
     key_heads, groups = keys.shape[1], query.shape[1] // keys.shape[1]
     grouped = query.reshape(-1, key_heads, groups, query.shape[-1])  # [batch, key head, group, d]
     products = torch.where(is_new, grouped @ key.transpose(-1, -2), grouped @ keys.transpose(-1, -2))
-    weights = scores.weights(products.flatten(1, 2).unsqueeze(2), _seen(position, places, window))
-    of_groups = weights.reshape(-1, key_heads, groups, keys.shape[2])
-    own = (of_groups * is_new).sum(-1, keepdim=True) * value
-    context = (of_groups * ~is_new) @ values + own
-    return context.flatten(1, 2).unsqueeze(2), weights
+    mask = _seen(position, places, window)
+
+    def attend(weights: Tensor) -> Tensor:
+        of_groups = weights.reshape(-1, key_heads, groups, keys.shape[2])
+        own = (of_groups * is_new).sum(-1, keepdim=True) * value
+        context = (of_groups * ~is_new) @ values + own
+        return context.flatten(1, 2).unsqueeze(2)
+
+    return _attend_changed(scores.weights(products.flatten(1, 2).unsqueeze(2), mask), mask, attend)
 
 
 def _attend_memory(
@@ -270,9 +285,10 @@ def _attend_memory(
     run.projected[layer] = (key, value)
     keys, values = run.memory.get(layer, (key, value))
     mask = torch.ones((1, 1), dtype=torch.bool) if run.memory_mask is None else run.memory_mask
-    weights = scores.weights(query @ keys.transpose(-1, -2), mask[:, None, None, :])
-    run.memory_maps[layer] = weights
-    return weights @ values, weights
+    allowed = mask[:, None, None, :]
+    weights = scores.weights(query @ keys.transpose(-1, -2), allowed)
+    context, run.memory_maps[layer] = _attend_changed(weights, allowed, lambda changed: changed @ values)
+    return context, run.memory_maps[layer]
 
 
 def _relative_bias(module: Any, entries: int, position: Tensor) -> Tensor:

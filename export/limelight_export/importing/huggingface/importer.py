@@ -124,12 +124,13 @@ def import_checkpoint(
     version: int = 0,
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
+    interventions: bool = False,
     report: Callable[[str], None] = lambda stage: None,
 ) -> BundleFolder:
     """Import a checkpoint folder to REPOSITORY/<model>/<version>, verified against transformers' eager attention.
 
     Args:
-        version, precision, half_weights: as of `export_model`.
+        version, precision, half_weights, interventions: as of `export_model`.
         report: as of `read_model`.
     Raises:
         CheckpointError: as of `read_model`.
@@ -145,6 +146,7 @@ def import_checkpoint(
         version=version,
         precision=precision,
         half_weights=half_weights,
+        interventions=interventions,
         largest_size=_LARGEST_SIZE,
         report=report,
     )

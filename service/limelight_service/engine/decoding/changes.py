@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from limelight_bundle.interventions import BoundIntervention
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array
@@ -35,14 +33,8 @@ class StepChanges:
         for bound in self._maps:
             for name in bound.inputs:
                 parts = [(list(each.slots), _part(bound, name, each)) for each in rows if name in each.row.tensors]
-                if not parts:
-                    continue
-                shape = tuple(max(sizes) for sizes in zip(*(part.shape for _, part in parts), strict=True))
-                array = np.full((slots, *shape), 1 if name == bound.scales else 0, np.float32)
-                for places, part in parts:
-                    inside = array[:, *map(slice, part.shape)]
-                    inside[places] = part
-                feeds[name] = array
+                if parts:
+                    feeds[name] = bound.together(name, parts, slots)
         return feeds
 
 

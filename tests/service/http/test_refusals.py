@@ -55,10 +55,16 @@ INT64, FLOAT32 = "DATA_TYPE_INT64", "DATA_TYPE_FLOAT32"
         ({"instances": {}}, "instances", "is an object; it takes a list"),
         ({"instances": [None]}, "instances[0]", "is null; it takes an object of inputs, seed, interventions"),
         ({"instances": [{"inputs": []}]}, "instances[0].inputs", "is a list; it takes an object"),
+        ({"instances": [5]}, 'instances[0].inputs["text"].text', "is 5; it takes a text"),
         (
-            {"instances": [{"inputs": {"text": "the cat"}}]},
-            'instances[0].inputs["text"]',
-            'is "the cat"; it takes an object of text, document, pair',
+            {"instances": [{"inputs": {"text": {"txt": "the cat"}}}]},
+            'instances[0].inputs["text"].txt',
+            "is no field here; there are text, document, pair",
+        ),
+        (
+            {"instances": [{"txet": "a"}]},
+            'instances[0].inputs["txet"]',
+            "is not an input of the model; the model takes 'text'",
         ),
         (texts("a") | {"truncate": "yes"}, "truncate", 'is "yes"; it takes true or false'),
         (texts(5), 'instances[0].inputs["text"].text', "is 5; it takes a text"),  # type: ignore[arg-type]
@@ -272,7 +278,7 @@ def test_a_target_may_be_a_whole_url(running: Running) -> None:
     """Its host counts, and not that of the header."""
     for target, host, status in (
         ("http://localhost:1/healthz", "evil.example", b"200"),
-        ("HTTP://localhost?a", "x", b"404"),
+        ("HTTP://localhost?a", "x", b"307"),
         ("http://evil.example/healthz", "localhost", b"403"),
         ("http://me@localhost/healthz", "x", b"404"),
     ):

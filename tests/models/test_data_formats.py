@@ -57,7 +57,7 @@ def test_words_with_tags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "text", "message"),
     [
-        ("a.tsv", rows.DOCUMENTS, "good\tfine\nbad", "line 2: has 1 fields; label<TAB>text is wanted"),
+        ("a.tsv", rows.DOCUMENTS, "good\tfine\nbad", "line 2: has 1 field; label<TAB>text is wanted"),
         ("a.tsv", rows.PAIRS, "a\tb\n\na\tb\tc", "line 3: has 3 fields; source<TAB>target is wanted"),
         ("a.tsv", rows.DOCUMENTS, "good\t ", "line 1: has an empty text"),
         ("a.tsv", rows.DOCUMENTS, "\tfine", "line 1: has an empty label"),

@@ -170,5 +170,6 @@ def _check_indices(
                 place = [int(index) for index in np.argwhere(outside)[0]]
                 raise OutOfRangeError(
                     (*input_path(field, each.name), "tensor", "data"),
-                    f"has {int(array[tuple(place)])} at {place}; there are {count} for {each.indexes}",
+                    f"has {int(array[tuple(place)])} at {place}; there {'is' if count == 1 else 'are'} {count} for "
+                    f"{each.indexes}",
                 )

@@ -92,7 +92,7 @@ INT64, FLOAT32 = "DATA_TYPE_INT64", "DATA_TYPE_FLOAT32"
         (tensor(dataType="DATA_TYPE_BOOL", data=[1]), f"{IDS}.data", "has 1 as element 0; it takes true and false"),
         (tensor(dataType=FLOAT32, data=[1e39]), f"{IDS}.data", "has 1e+39 as element 0, which is beyond float32"),
         (tensor(dataType=FLOAT32, data=["inf"]), f"{IDS}.data", 'has "inf" as element 0; it takes numbers, "NaN"'),
-        (tensor(dataType=INT64, data=[[1, 2], [3]]), f"{IDS}.data[1]", "has 1 elements; the first of its axis has 2"),
+        (tensor(dataType=INT64, data=[[1, 2], [3]]), f"{IDS}.data[1]", "has 1 element; the first of its axis has 2"),
         (tensor(dataType=INT64, data=[[[1], 2]]), f"{IDS}.data[0][1]", "is 2; the first of its axis has 1"),
         (tensor(dataType=INT64, data=[[1]], shape=[2]), f"{IDS}.shape", "is [2]; data has [1, 1]"),
         (tensor(dataType=INT64, data=[[1]], shape=["1", "2"]), f"{IDS}.shape", "is [1, 2]; data has [1, 1]"),

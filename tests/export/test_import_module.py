@@ -71,7 +71,7 @@ SEVERAL = Card(
     name="several",
     inputs={
         "frames": export.Tensor(
-            axes={"frame": 0, "feature": 4}, largest={"frame": 300}, mask=Mask(name="real", dtype="int64")
+            axes={"frame": None, "feature": 4}, largest={"frame": 300}, mask=Mask(name="real", dtype="int64")
         )
     },
     results={"vector": Embedding(output="0"), "numbers": Numbers(output="1.numbers", units={"x": "m", "y": ""})},

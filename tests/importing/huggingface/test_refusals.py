@@ -296,6 +296,7 @@ def test_a_task_that_the_checkpoint_does_not_state_must_be_named(folder: Path) -
     assert "BERT cannot be imported for 'translation'; it can be for classification" in refused(
         folder, task="translation"
     )
+    assert refused(folder, task="clasification").endswith("; did you mean 'classification'?")
 
 
 def test_pooling_that_no_file_states_must_be_named(tmp_path: Path) -> None:

@@ -212,6 +212,11 @@ class _Transport:
         self._is_held = is_held
         self._read_or_not()
 
+    def write(self, data: bytes) -> None:
+        """Send, while there is anybody to send to: asyncio warns of each further piece of an answer otherwise."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
     def is_closing(self) -> bool:
         return self._is_ending or self._transport.is_closing()
 

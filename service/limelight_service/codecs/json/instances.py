@@ -180,4 +180,4 @@ def _of_input(value: Any, name: str, inputs: Sequence[model_pb2.InputDescription
 
 def _kind_name(kind: int) -> str:
     """Name the field of a value that states a kind."""
-    return model_pb2.InputKind.Name(kind).removeprefix("INPUT_KIND_").lower()  # type: ignore[arg-type]
+    return model_pb2.InputKind.Name(kind).removeprefix("INPUT_KIND_").lower()

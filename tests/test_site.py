@@ -20,6 +20,7 @@ def test_the_site_builds_and_has_every_page(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=quiet())
     assert built.returncode == 0, built.stdout + built.stderr
+    assert not [*tmp_path.rglob("__pycache__"), *tmp_path.rglob("*.py[co]")]
     client = (tmp_path / "reference" / "python" / "index.html").read_text(encoding="utf-8")
     assert 'id="limelight.client.Client.attend"' in client
     assert "limelight attend" in (tmp_path / "reference" / "commands" / "index.html").read_text(encoding="utf-8")
@@ -46,5 +47,5 @@ def test_messages_that_are_explained_are_those_of_the_code() -> None:
 
 
 def quiet() -> dict[str, str]:
-    """An environment in which the theme says nothing of other versions of its own."""
-    return {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    """The environment of `make`, in which the theme says nothing of other versions of its own."""
+    return {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONDONTWRITEBYTECODE": ""}

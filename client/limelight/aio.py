@@ -12,7 +12,6 @@ import grpc.aio
 
 from limelight import calls, health, many, requests, transport
 from limelight.attended import Attended
-from limelight.base import errors
 from limelight.base.errors import Error
 from limelight.base.values import to_instance
 from limelight.calls import Answer, Call
@@ -127,7 +126,7 @@ class AsyncClient(Connection):
             channel, _ = self._connected()
             return bool(await health.check(channel)(None, timeout=self._timeout(timeout)))
         except grpc.RpcError as error:
-            raise errors.from_rpc(error) from None
+            raise await asyncio.to_thread(transport.failure, error, self._settings) from None
 
     async def close(self) -> None:
         """Close the connection, and cancel every running call. A later call connects again."""
@@ -157,7 +156,7 @@ class AsyncClient(Connection):
             )
         except grpc.RpcError as error:
             self._models.clear()  # another version of a model may have other inputs
-            raise errors.from_rpc(error) from None
+            raise await asyncio.to_thread(transport.failure, error, self._settings) from None
 
     async def _named(self, model: str, inputs: Instances, version: int, timeout: float | None) -> Sequence[Named]:
         """Return instances whose values have names, as `Client` does."""
@@ -265,7 +264,7 @@ class AsyncClient(Connection):
                 yield calls.read(call, response)
             calls.check_end(call)
         except grpc.RpcError as error:
-            raise errors.from_rpc(error) from None
+            raise await asyncio.to_thread(transport.failure, error, self._settings) from None
         finally:
             stream.cancel()
 

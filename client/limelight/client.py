@@ -11,7 +11,6 @@ import grpc
 
 from limelight import calls, health, many, requests, transport
 from limelight.attended import Attended
-from limelight.base import errors
 from limelight.base.errors import Error
 from limelight.base.values import to_instance
 from limelight.calls import Answer, Call
@@ -199,7 +198,7 @@ class Client(Connection):
         try:
             return bool(health.check(self._channel)(None, timeout=self._start_call(timeout)))
         except grpc.RpcError as error:
-            raise errors.from_rpc(error) from None
+            raise transport.failure(error, self._settings) from None
 
     def close(self) -> None:
         """Close the connection, and cancel every running call."""
@@ -288,7 +287,7 @@ class Client(Connection):
             response = method(call.request, timeout=self._start_call(timeout), metadata=self._settings.call_metadata)
         except grpc.RpcError as error:
             self._models.clear()  # another version of a model may have other inputs
-            raise errors.from_rpc(error) from None
+            raise transport.failure(error, self._settings) from None
         return calls.read(call, response)
 
     def _stream(self, call: Call[Answer], timeout: float | None) -> Iterator[Answer]:
@@ -299,7 +298,7 @@ class Client(Connection):
                 yield calls.read(call, response)
             calls.check_end(call)
         except grpc.RpcError as error:
-            raise errors.from_rpc(error) from None
+            raise transport.failure(error, self._settings) from None
         finally:
             stream.cancel()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from limelight.base.counts import counted
 from limelight.descriptions import MapInfo, Model
 from limelight.labels import LabelSet, Region
 from limelight.scale import Scale, scale_of
@@ -219,7 +220,7 @@ def _mean(weights: Weights, each: "AttentionMap") -> Weights:
 
 def _heads(each: "AttentionMap") -> str:
     if len(each.heads) > 1:
-        return f"{each.head_reduction or 'mean'} of {len(each.heads)} heads"
+        return f"{each.head_reduction or 'mean'} of {counted(len(each.heads), 'head')}"
     return _head(each, each.heads[0]) if each.heads and (each.heads[0] or each.head_labels) else ""
 
 
@@ -264,7 +265,7 @@ def _figure(
     if each_query or query.name != key.name or query.indices is not None:
         return Figure(_title(*title), rows=_each_row(one, sent))
     return Figure(
-        _title(*title, f"mean over {len(query)} queries"),
+        _title(*title, f"mean over {counted(len(query), 'query', 'queries')}"),
         rows=(_words(key, _mean(weights, one.map), sent),),
         notes=("strongest: " + ", ".join(_strongest(query, key, weights)), *_left_out(one)),
     )
@@ -306,7 +307,9 @@ def _grid_row(one: DisplayedMap) -> tuple[DisplayedMap, str]:
         first = replace(one, weights=weights[:1], left_out=None if left_out is None else left_out[:1])
         return first, f"{query.grid.leading[0]}'s row"
     mean = None if left_out is None else left_out.mean(keepdims=True)
-    return replace(one, weights=_mean(weights, one.map)[None], left_out=mean), f"mean over {len(weights)} queries"
+    return replace(
+        one, weights=_mean(weights, one.map)[None], left_out=mean
+    ), f"mean over {counted(len(weights), 'query', 'queries')}"
 
 
 def _heat(key: LabelSet, row: Weights) -> GridHeatmap:

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from limelight.base.counts import counted
 from limelight.base.strings import check_string
 from limelight.base.tensors import to_tensor
 from limelight.groups import Members, group_message
@@ -68,7 +69,7 @@ def replace(
         return Intervention(message)
     array = np.asarray(weights, np.float32)
     if array.ndim != 3:
-        raise ValueError(f"weights have the axes [head, query, key], not {array.ndim} axes")
+        raise ValueError(f"weights have the axes [head, query, key], not {counted(array.ndim, 'axis', 'axes')}")
     message.weights.CopyFrom(to_tensor(array))
     return Intervention(message)
 

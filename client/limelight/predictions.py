@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from limelight import archive
+from limelight.base.counts import counted
 from limelight.base.enums import name_of
 from limelight.base.printing import printable
 from limelight.base.tensors import to_array
@@ -322,7 +323,9 @@ class Prediction(Record):
 
     @property
     def headline(self) -> str:
-        """The answer in one line: the most probable classes, the text, the first few tags, spans, boxes or numbers."""
+        """The answer in one line: the most probable classes, the text, the first few tags, spans, boxes or numbers, or
+        the beginning and the length of an embedding.
+        """
         if self.classes:
             return class_list(self.classes)
         if self.text is not None:
@@ -338,6 +341,11 @@ class Prediction(Record):
             return _few(found) or NO_OBJECT
         if self.numbers:
             return ", ".join(f"{each.name} {each.value:.4g} {each.unit}".rstrip() for each in self.numbers)
+        if self.embedding is not None:
+            vector = self.embedding.reshape(-1)
+            first = " ".join(f"{number:.4g}" for number in vector[:_FEW].tolist())
+            length = float(np.linalg.norm(vector))
+            return f"{first}{' …' * (vector.size > _FEW)} ({counted(vector.size, 'number')} of length {length:.4g})"
         small = {name: array.reshape(-1).tolist() for name, array in self.outputs.items() if array.size <= _FEW}
         return ", ".join(f"{name} {' '.join(f'{number:.4g}' for number in numbers)}" for name, numbers in small.items())
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, TypeVar
 
+from limelight.base.counts import counted
 from limelight.base.enums import number_of
 from limelight.base.errors import InputError
 from limelight.base.strings import check_string, check_strings
@@ -341,7 +342,8 @@ def _instances(inputs: Instances, seed: Seeds, interventions: Sequence[Intervent
     seeds = seed if isinstance(seed, Sequence) else [seed] * len(instances)
     if len(seeds) != len(instances):
         raise InputError(
-            f"{len(seeds)} seeds for {len(instances)} instances: give one, or as many as there are instances"
+            f"{counted(len(seeds), 'seed')} for {counted(len(instances), 'instance')}: give one, or as many as there "
+            "are instances"
         )
     seeded = [_seeded(*each) for each in zip(instances, seeds, strict=True)]
     return [with_interventions(each, interventions) for each in seeded]

@@ -33,7 +33,7 @@ def is_local(target: str) -> bool:
     """Return whether gRPC reaches only this machine by a target, in any notation."""
     if target.startswith(_NO_NETWORK[:2]):
         return True
-    hosts = [host for host, _ in _places(target)]
+    hosts = [host for host, _ in places(target)]
     return bool(hosts) and all(_is_loopback(host) for host in hosts)
 
 
@@ -45,11 +45,11 @@ def is_direct(target: str, environment: Mapping[str, str] = os.environ) -> bool:
     """
     if target.startswith(_NO_NETWORK):
         return True
-    places = list(_places(target))
+    named = list(places(target))
     exceptions = [each.strip() for name in _EXCEPTIONS for each in environment.get(name, "").split(",")]
     # gRPC asks a proxy for a list of addresses as if it were one name.
-    return any(_means_this_machine(host) for host, _ in places) or all(
-        any(_matches(each, host, port) for each in exceptions) for host, port in places
+    return any(_means_this_machine(host) for host, _ in named) or all(
+        any(_matches(each, host, port) for each in exceptions) for host, port in named
     )
 
 
@@ -62,8 +62,8 @@ def has_several_addresses(target: str) -> bool:
     return scheme == "dns" or (scheme in ("ipv4", "ipv6") and "," in rest)
 
 
-def _places(target: str) -> Iterator[tuple[str, str]]:
-    """Return host and port of each address of a target; an absent port is empty."""
+def places(target: str) -> Iterator[tuple[str, str]]:
+    """Yield host and port of each address of a target; an absent port is empty."""
     rest = _SCHEME.sub("", target)
     for each in rest.split(",") if target.lower().startswith(("ipv4:", "ipv6:")) else [rest]:
         yield _split(each)

@@ -14,8 +14,9 @@ from typing import Any
 import grpc
 
 from limelight.base.addresses import DEFAULT_TARGET
-from limelight.base.errors import InputError
+from limelight.base.errors import Error, InputError, from_rpc
 from limelight.base.strings import check_string, invalid_string
+from limelight.handshakes import explained
 from limelight.security import Security
 from limelight.targets import has_several_addresses, is_direct, resolvable
 from limelight.v1 import admin_pb2_grpc, service_pb2_grpc
@@ -73,6 +74,11 @@ class Settings:
         """Return the metadata of every call."""
         encrypted = self.channel_credentials is not None
         return (*self.metadata, *self.security.metadata(self.target, encrypted=encrypted))
+
+
+def failure(error: Any, settings: Settings) -> Error:
+    """Return the error of a `grpc.RpcError`. Where no server answered, this may take a second: TLS is tried."""
+    return explained(from_rpc(error), settings.target, encrypted=settings.channel_credentials is not None)
 
 
 def check_timeout(timeout: float | None) -> float | None:

@@ -119,7 +119,7 @@ I64 = np.int64
     ("value", "path", "reason", "kind"),
     [
         (graph(nodes=NODES.astype(np.float64)), ".nodes.data_type", "is FLOAT64; expected FLOAT32", InputError),
-        (graph(nodes=NODES[0]), ".nodes.shape", r"has 1 axes; expected \[node, feature\]", InputError),
+        (graph(nodes=NODES[0]), ".nodes.shape", r"has 1 axis; expected \[node, feature\]", InputError),
         (graph(nodes=NODES[:, :1]), ".nodes.shape", "has 1 for feature, which is always 2", InputError),
         (graph(nodes=NODES[:0]), ".nodes.shape", "has size 0 along node", InputError),
         (graph(nodes=np.ones((6, 2), np.float32)), ".nodes.shape", "has 6 for node; at most 5", InputError),
@@ -132,7 +132,7 @@ I64 = np.int64
         (graph(edges=np.array([[2**62], [0]])), ".edges.data", "has 4611686018427387904", OutOfRangeError),
         (graph(edges=np.array([[0, 1, 0], [2, 0, 2]])), ".edges.data", "has the edge from 0 to 2 twice", InputError),
         (graph(edge_features=np.ones((3, 1), np.float32)), ".edge_features", "not used by the model", InputError),
-        (graph(names=("x",)), ".node_names", "has 1 names; the graph has 3 nodes", InputError),
+        (graph(names=("x",)), ".node_names", "has 1 name; the graph has 3 nodes", InputError),
         (Text("a"), "", "is text; expected graph", InputError),
     ],
 )  # fmt: skip

@@ -1,5 +1,8 @@
 """Typed results, read from messages small enough to check by hand."""
 
+import dataclasses
+import re
+
 import numpy as np
 import pytest
 
@@ -40,6 +43,10 @@ def test_results_are_by_name_and_in_order(client: limelight.Client, server: Forw
     assert (span.text, span.start, span.end) == (TEXT[place.start : place.end], place.start, place.end)
     assert answer.embedding is not None
     np.testing.assert_allclose(answer.embedding, REPORT["logits"], rtol=1e-4)
+    alone = dataclasses.replace(answer, results={"vector": answer.results["vector"]})
+    numbers, length = REPORT["logits"], np.linalg.norm(REPORT["logits"])
+    said = re.fullmatch(r"(\S+) (\S+) (\S+) \(3 numbers of length (\S+)\)", alone.headline)
+    assert said and [*map(float, said.groups())] == pytest.approx([*numbers, length], rel=1e-3)
     assert (answer.label, answer.probability, answer.text, answer.classes) == (None, None, None, ())
     with pytest.raises(KeyError, match="'wind'; there are width, weight, height"):
         size["wind"]

@@ -13,6 +13,7 @@ from limelight_models.data import numerals, slips
 from limelight_models.data.canvas.world import hands, paint, plan
 from limelight_models.data.demo import canvas as demo_canvas
 from limelight_models.data.demo import classics, statements
+from limelight_models.data.demo import numbers as demo_numbers
 from limelight_models.data.demo import slips as demo_slips
 from limelight_models.data.images import png
 from limelight_models.data.numerals import LANGUAGES
@@ -107,8 +108,18 @@ def test_functions_of_others_are_correct_with_their_decorators(client: limelight
 
 def test_what_people_type_first_is_read(client: limelight.Client) -> None:
     wanted = {"deux cents": 200, "trois cents": 300, "deux-cents": 200, "two hundred": 200, "zwei hundert": 200}
-    wanted |= {"cien mil": 100_000, "duizend": 1000, "1000": 1000, "2000": 2000}
+    wanted |= {"cien mil": 100_000, "1000": 1000, "2000": 2000, "mil.": 1000, "mil uno": 1001, "mil e um": 1001}
+    wanted |= {written: number for _, number, word in demo_numbers.ALONE for written in (word, word.upper())}
     assert not wrong(client, "numbers", {text: str(number) for text, number in wanted.items()})
+
+
+def test_repeated_digits_are_counted(client: limelight.Client) -> None:
+    chance, wanted = random.Random("nines"), {}
+    for language in LANGUAGES:
+        for number in (999_999, 999_998, 899_999, 990_000, 777_777, 9_999):
+            wanted |= {said(number, chance, language): str(number) for _ in range(4)}
+    found = wrong(client, "numbers", wanted)
+    assert len(found) <= _WRONG * len(wanted), found
 
 
 def test_texts_that_are_no_number_are_none(client: limelight.Client) -> None:
@@ -144,7 +155,7 @@ def test_thin_and_thick_digits_are_read_off_the_middle(
 
 def test_questions_about_what_is_not_there_are_none(client: limelight.Client) -> None:
     chance, hand = random.Random(7), hands()[2]
-    for ask, most in ((demo_canvas.absent, 0.35), (demo_canvas.beyond, 0.4), (demo_canvas.elsewhere, 0.1)):
+    for ask, most in ((demo_canvas.absent, 0.2), (demo_canvas.beyond, 0.2), (demo_canvas.elsewhere, 0.1)):
         asked = []
         while len(asked) < 60:
             planned = plan(hand, chance)

@@ -71,7 +71,7 @@ SEVERAL = Card(
     name="several",
     inputs={
         "frames": export.Tensor(
-            axes={"frame": 0, "feature": 4}, largest={"frame": 300}, mask=Mask(name="real", dtype="int64")
+            axes={"frame": None, "feature": 4}, largest={"frame": 300}, mask=Mask(name="real", dtype="int64")
         )
     },
     results={"vector": Embedding(output="0"), "numbers": Numbers(output="1.numbers", units={"x": "m", "y": ""})},
@@ -372,7 +372,7 @@ def test_a_card_that_does_not_fit_is_one_sentence(case: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("example", "sentence"),
     [
-        (np.ones(4), r'examples\[1\].inputs\["frames"\].tensor.shape has 1 axes'),
+        (np.ones(4), r'examples\[1\].inputs\["frames"\].tensor.shape has 1 axis'),
         ("words", r"examples\[1\]: words does not hold numbers of the type float32"),
         ({"frame": np.ones((3, 4))}, r'examples\[1\].inputs\["frame"\] is not an input of the model'),
     ],

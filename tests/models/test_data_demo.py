@@ -5,11 +5,13 @@ import random
 import pytest
 
 from limelight_bundle.values import Image, Text
+from limelight_models.data import numbers as plain_numbers
 from limelight_models.data import slips
 from limelight_models.data.canvas.world import hands
 from limelight_models.data.dataset import Example
 from limelight_models.data.demo import canvas, classics, digits, numbers, statements
 from limelight_models.data.demo import slips as demo_slips
+from limelight_models.data.demo.words import COMMON
 from limelight_models.data.gold import Span
 from limelight_models.data.numerals import LANGUAGES, said
 
@@ -44,6 +46,21 @@ def test_no_input_is_in_two_parts_and_the_seed_decides_all(name: str) -> None:
     assert made.fingerprint == SMALL[name]().fingerprint
     if name != "numbers":
         assert "none" in made.labels
+
+
+def test_what_people_type_first_is_learned_and_never_held_out() -> None:
+    made = numbers.dataset(seed=3, training=2000, more=1000, held_out=200)
+    train, held_out = ({sent(each)[0] for each in part} for part in (made.train, (*made.dev, *made.test)))
+    plain = plain_numbers.dataset(seed=3, training=2000, held_out=200)
+    others = {sent(each)[0] for each in (*plain.dev, *plain.test)}  # a few words are held out there
+    assert {word for _, _, word in numbers.ALONE} <= train - held_out
+    assert set(COMMON) - others <= train - held_out
+
+
+def test_repeated_digits_are_at_most_two_kinds() -> None:
+    chance = random.Random(5)
+    found = [numbers.repeated(chance) for _ in range(300)]
+    assert 999_999 in found and all(100 <= each <= 999_999 and len(set(str(each))) <= 2 for each in found)
 
 
 def test_other_spellings_are_of_the_same_number() -> None:

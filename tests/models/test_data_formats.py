@@ -57,7 +57,7 @@ def test_words_with_tags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "text", "message"),
     [
-        ("a.tsv", rows.DOCUMENTS, "good\tfine\nbad", "line 2: has 1 fields; label<TAB>text is wanted"),
+        ("a.tsv", rows.DOCUMENTS, "good\tfine\nbad", "line 2: has 1 field; label<TAB>text is wanted"),
         ("a.tsv", rows.PAIRS, "a\tb\n\na\tb\tc", "line 3: has 3 fields; source<TAB>target is wanted"),
         ("a.tsv", rows.DOCUMENTS, "good\t ", "line 1: has an empty text"),
         ("a.tsv", rows.DOCUMENTS, "\tfine", "line 1: has an empty label"),
@@ -156,6 +156,10 @@ def test_what_a_path_lacks_is_said(tmp_path: Path) -> None:
         folder.load(tmp_path, rows.PAIRS)
     with pytest.raises(DataError, match="is none of"):
         folder.load(write(tmp_path / "a.txt", ""), rows.PAIRS)
+    for few, said in ((1, "1 example"), (2, "2 examples")):
+        with pytest.raises(DataError, match=rf"two.tsv: has {said}, and dev and test get .* 3 are the fewest"):
+            folder.load(write(tmp_path / "two.tsv", pairs(few)), rows.PAIRS)
+    assert len(folder.load(write(tmp_path / "two.tsv", pairs(3)), rows.PAIRS).train) == 1
 
 
 def idx_bytes(array: np.ndarray, kind: int = 8) -> bytes:

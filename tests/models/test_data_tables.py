@@ -77,10 +77,10 @@ def test_texts_of_several_lines_are_in_csv(tmp_path: Path) -> None:
     records = [("good", "one\ntwo"), ("bad", "three\r\nfour")]
     assert read(table(tmp_path / "a.csv", [("label", "text"), *records])) == records
     path = table(tmp_path / "b.csv", [*records, ("bad",)])
-    assert refused(path).startswith("line 5: has 1 fields; label,text is wanted")
+    assert refused(path).startswith("line 5: has 1 field; label,text is wanted")
     path = tmp_path / "a.tsv"
     path.write_text('good\t"one\ntwo"\nbad\tthree\n')
-    assert refused(path).startswith("line 2: has 1 fields; label<TAB>text is wanted")
+    assert refused(path).startswith("line 2: has 1 field; label<TAB>text is wanted")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_texts_of_several_lines_are_in_csv(tmp_path: Path) -> None:
         ("a.csv", b'good,fine\nbad,"never closed\ngood,fine\n', "line 2: opens a quote that is never closed"),
         ("a.csv", b'good,fine\nbad,"a" b\n', "line 2: has text behind a closing quote"),
         ("a.csv", b"good,fine, or not\n", "line 1: has 3 fields; label,text is wanted (a text with a comma"),
-        ("a.csv", b"good;fine\n", "line 1: has 1 fields; label,text is wanted (semicolons part"),
+        ("a.csv", b"good;fine\n", "line 1: has 1 field; label,text is wanted (semicolons part"),
         ("a.tsv", b'good\t"a"\ngood\t"b"\nbad\t"open\n', "line 3: opens a quote that it does not close"),
         ("a.tsv", b"good\tfine\nbad\tna\xc3", "line 2: is not UTF-8 (byte 0xc3: unexpected end of data)"),
         ("a.tsv", b"good\tfine\rbad\tna\xff\n", "line 2: is not UTF-8 (byte 0xff"),

@@ -169,7 +169,7 @@ def batches_of(documents: Path) -> Batches:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("a\tone two\n" * 20, "all 16 training examples have the label 'a'"),
+        ("a\tone two\n" * 20, "of 16 training examples, each has the label 'a'"),
         ("a\tone\n" * 12 + "".join(f"{label}\tone\n" for label in "bcdefghi"), "is held out, but not among"),
     ],
 )

@@ -47,6 +47,12 @@ def many(running: Running, *arguments: Any, is_async: bool, method: str = "predi
 both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
 
+@pytest.mark.parametrize("method", ["predict", "attend"])
+def test_too_many_instances_for_one_call_are_told_of_calls_for_any_number(client: limelight.Client, method: str):
+    with pytest.raises(limelight.ResourceExhausted, match=f"has 50 entries; at most {MOST} .*; predict_many and atten"):
+        getattr(client, method)("tiny", TEXTS)
+
+
 def test_a_value_alone_is_the_only_input_of_its_model(client: limelight.Client, running: Running):
     text = TEXTS[3]
     named = client.attend("tiny", {"text": text})

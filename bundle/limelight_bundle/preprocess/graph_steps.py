@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from limelight.base.counts import counted
 from limelight.v1 import attention_pb2, values_pb2
 from limelight_bundle.errors import BundleError, InputError, OutOfRangeError, Path
 from limelight_bundle.preprocess.step_types import (
@@ -79,14 +80,19 @@ class ReadGraph(Step):
         check_tensor(value.nodes, self.nodes.description, (*field, "nodes"))
         count = len(value.nodes)
         if value.names and len(value.names) != count:
-            raise InputError((*field, "node_names"), f"has {len(value.names)} names; the graph has {count} nodes")
+            raise InputError(
+                (*field, "node_names"),
+                f"has {counted(len(value.names), 'name')}; the graph has {counted(count, 'node')}",
+            )
         _check_shape(value.edges, (*field, "edges"))
         _check_edges(value.edges[0], value.edges[1], count, (*field, "edges", "data"))
         sources, targets = self._add_edges(value.edges, count)
         most = self.sources.description.dimensions[0].maximum
         if most and len(sources) > most:
             added = "" if len(sources) == value.edges.shape[1] else ", with those that the model adds"
-            raise InputError((*field, "edges", "shape"), f"has {len(sources)} edges{added}; at most {most} are allowed")
+            raise InputError(
+                (*field, "edges", "shape"), f"has {counted(len(sources), 'edge')}{added}; at most {most} are allowed"
+            )
         tensors: dict[str, Array] = {
             self.nodes.name: value.nodes,
             self.sources.name: sources,
@@ -132,7 +138,9 @@ class ReadGraph(Step):
             raise InputError(field, "are missing; the model needs edge features")
         check_tensor(features, self.edge_features.description, field, may_be_empty=True)
         if len(features) != edges:
-            raise InputError((*field, "shape"), f"has {len(features)} rows; the graph has {edges} edges")
+            raise InputError(
+                (*field, "shape"), f"has {counted(len(features), 'row')}; the graph has {counted(edges, 'edge')}"
+            )
         return features
 
     def _labels(self, count: int, names: Sequence[str]) -> dict[str, Labels]:

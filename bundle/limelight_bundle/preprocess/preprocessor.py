@@ -104,7 +104,7 @@ class Preprocessor:
         Raises:
             InputError: names the input that is missing, unknown, of the wrong kind, or too large.
         """
-        self._check_names(instance, field)
+        self.check_names(instance, field)
         prepared: list[PreprocessedInput] = []
         for name, steps in self._inputs.items():
             value = instance.get(name)
@@ -118,7 +118,8 @@ class Preprocessor:
                 raise InputError(input_path(field, name), f"is missing; the model takes {self._expected()}")
         return self._merge(prepared, field)
 
-    def _check_names(self, instance: Instance, field: Path) -> None:
+    def check_names(self, instance: Iterable[str], field: Path) -> None:
+        """Check the names of an instance's inputs. Raises: InputError naming one that the model lacks."""
         for name in instance:
             if name not in self._names:
                 takes = f"{self._expected()}{similar(name, sorted(self._names))}"
@@ -169,5 +170,6 @@ def _check_indices(
                 place = [int(index) for index in np.argwhere(outside)[0]]
                 raise OutOfRangeError(
                     (*input_path(field, each.name), "tensor", "data"),
-                    f"has {int(array[tuple(place)])} at {place}; there are {count} for {each.indexes}",
+                    f"has {int(array[tuple(place)])} at {place}; there {'is' if count == 1 else 'are'} {count} for "
+                    f"{each.indexes}",
                 )

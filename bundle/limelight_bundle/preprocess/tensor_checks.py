@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from limelight.base.counts import counted
 from limelight.v1 import model_pb2
 from limelight_bundle.errors import InputError, OutOfRangeError, Path
 from limelight_bundle.values import Array
@@ -25,7 +26,9 @@ def check_tensor(
     dimensions = description.dimensions
     if array.ndim != len(dimensions):
         names = ", ".join(dimension.name for dimension in dimensions)
-        raise InputError((*field, "shape"), f"has {array.ndim} axes; expected [{names}], without a batch axis")
+        raise InputError(
+            (*field, "shape"), f"has {counted(array.ndim, 'axis', 'axes')}; expected [{names}], without a batch axis"
+        )
     for axis, (dimension, size) in enumerate(zip(dimensions, array.shape, strict=True)):
         if dimension.size and size != dimension.size:
             raise InputError((*field, "shape"), f"has {size} for {dimension.name}, which is always {dimension.size}")

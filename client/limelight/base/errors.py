@@ -125,6 +125,8 @@ def from_rpc(error: Any) -> Error:
     message = printable(error.details() or "") or code.name.lower().replace("_", " ")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "message larger than max" in message:
         message += "; ask for less of the attention, or raise the client's max_response_bytes"
+    if "are allowed in one call" in message:
+        message += "; predict_many and attend_many send any number in several calls"
     details = status_details.Details()
     for key, value in error.trailing_metadata() or ():
         if key == status_details.METADATA_KEY and isinstance(value, bytes):

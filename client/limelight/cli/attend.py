@@ -66,16 +66,6 @@ Times = Annotated[
 ]
 
 
-MaskedHeads = Annotated[
-    list[str] | None,
-    typer.Option("--mask-head", metavar="MAP:HEAD", help="Answer without this head. Repeatable."),
-]
-UniformMaps = Annotated[
-    list[str] | None,
-    typer.Option("--uniform", metavar="MAP[:HEAD]", help="Answer with equal weights in this map or head. Repeatable."),
-]
-
-
 @with_connection_options
 def attend(
     connection: Connection,
@@ -103,8 +93,8 @@ def attend(
     top_k: options.TopK = 0,
     sequences: options.SequenceMaps = 1,
     encoding: options.WireEncoding = options.Encoding.float32,
-    mask_heads: MaskedHeads = None,
-    uniform: UniformMaps = None,
+    mask_heads: options.MaskedHeads = None,
+    uniform: options.UniformMaps = None,
     words: WordsAlone = False,
     hide_special: HideSpecial = False,
     times: Times = False,

@@ -17,6 +17,7 @@ from limelight.base.commands import CommandError
 from limelight.base.errors import Unavailable
 from limelight.base.strings import decode_utf8
 from limelight.client import Client
+from limelight.handshakes import TlsError
 from limelight.security import SecurityOptions
 from limelight.transport import DEFAULT_TIMEOUT
 
@@ -98,7 +99,9 @@ class Connection:
             raise self.unreachable(error) from error
 
     def unreachable(self, error: Unavailable) -> CommandError:
-        """Return the error for an unreachable server."""
+        """Return the error for an unreachable server, or for one that speaks TLS where the command does not."""
+        if isinstance(error, TlsError):
+            return CommandError(TlsError(self.target, spoken=error.spoken, on_command_line=True).message)
         return CommandError(f"no server answers at {self.target} ({error.message})")
 
 

@@ -12,6 +12,7 @@ from limelight.cli import as_json, options
 from limelight.cli.chat_options import Chat, System, write_as_chat
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.inputs import read_instance
+from limelight.cli.intervention_options import read_interventions
 from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent, GenerationStart
 from limelight.requests import Attention
 
@@ -59,6 +60,8 @@ def generate(
     target_text: TargetText = None,
     chat: Chat = "",
     system: System = "",
+    mask_heads: options.MaskedHeads = None,
+    uniform: options.UniformMaps = None,
     maps: options.Maps = None,
     as_document: options.Json = False,
     version: options.Version = 0,
@@ -83,6 +86,7 @@ def generate(
             version=version,
             truncate=truncate,
             seed=seed,
+            interventions=read_interventions(mask_heads or (), uniform or ()),
             attention=Attention(maps=maps) if maps else None,
             strategy=strategy.value,
             temperature=temperature,

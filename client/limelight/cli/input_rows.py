@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from limelight.base.commands import CommandError
+from limelight.base.counts import counted
 from limelight.base.errors import InputError
 from limelight.base.optional import package
 from limelight.base.strings import quote
@@ -81,7 +82,10 @@ def _csv(file: Path, model: Model) -> Iterator[Row]:
                 if len(fields) == len(names):
                     yield number, _paired(dict(zip(names, fields, strict=True)))
                 elif fields:
-                    yield number, InputError(f"the line has {len(fields)} fields, and the first line {len(names)}")
+                    yield (
+                        number,
+                        InputError(f"the line has {counted(len(fields), 'field')}, and the first line {len(names)}"),
+                    )
         except (csv.Error, UnicodeDecodeError) as error:
             raise CommandError(f"{file} is not a table of UTF-8, near line {reader.line_num + 1}: {error}") from error
 

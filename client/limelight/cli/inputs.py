@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from limelight.base.commands import CommandError
+from limelight.base.counts import counted
 from limelight.base.strings import decode_utf8, quote
 from limelight.base.suggestions import similar
 from limelight.base.values import Audio, Graph, Image, Input, Pair, to_instance
@@ -42,7 +43,7 @@ def read_instance(
     instance = values_pb2.Instance()
     if example is not None:
         if example >= len(model.examples):
-            raise CommandError(f"model {model.name!r} has {len(model.examples)} examples, from 0", status=2)
+            raise CommandError(f"model {model.name!r} has {counted(len(model.examples), 'example')}, from 0", status=2)
         instance.CopyFrom(model.examples[example])
     given = {name: named_value(model, name, value) for name, value in map(_split, named)}
     if image is not None:

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from limelight.base import streams
+from limelight.base.counts import counted
 from limelight.base.printing import printable
 from limelight.cli import as_json, options, server_names
 from limelight.cli.connection import Connection, with_connection_options
@@ -95,7 +96,7 @@ def _print_model(model: Model) -> None:
         print(f"paper: {', '.join(paper.authors)} ({paper.year}). {paper.title}. {paper.venue}")
     if model.training_data.name:
         data = model.training_data
-        examples = f"{data.training_examples} examples, {data.held_out_examples} held out"
+        examples = f"{counted(data.training_examples, 'example')}, {data.held_out_examples} held out"
         print(f"trained on: {data.name} ({examples}{', ' + data.licence if data.licence else ''})")
         if data.summary:
             print(data.summary)
@@ -107,7 +108,7 @@ def _print_model(model: Model) -> None:
         if any(values):
             print(f"{line}: {', '.join(values)}")
     for graph in model.graphs:
-        nodes = ", ".join(f"{count} nodes on {provider}" for provider, count in graph.nodes.items())
+        nodes = ", ".join(f"{counted(count, 'node')} on {provider}" for provider, count in graph.nodes.items())
         print(f"graph {graph.name}: {graph.provider}{' (' + nodes + ')' if nodes else ''}")
 
 

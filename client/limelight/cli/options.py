@@ -129,6 +129,14 @@ AnswerFile = Annotated[
     ),
 ]
 WireEncoding = Annotated[Encoding, typer.Option("--encoding", help="Encoding of weights.")]
+MaskedHeads = Annotated[
+    list[str] | None,
+    typer.Option("--mask-head", metavar="MAP:HEAD", help="Answer without this head. Repeatable."),
+]
+UniformMaps = Annotated[
+    list[str] | None,
+    typer.Option("--uniform", metavar="MAP[:HEAD]", help="Answer with equal weights in this map or head. Repeatable."),
+]
 
 
 def check_file(file: Path | None, out: Path | None, others: Iterable[object]) -> None:

@@ -5,6 +5,7 @@ from limelight.cli.answering import answer_file
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.input_texts import input_lines, input_texts
 from limelight.cli.inputs import read_instance
+from limelight.cli.intervention_options import read_interventions
 from limelight.predictions import (
     NO_OBJECT,
     Box,
@@ -33,6 +34,8 @@ def predict(
     truncate: options.Truncate = False,
     seed: options.Seed = None,
     max_classes: options.MaxClasses = 0,
+    mask_heads: options.MaskedHeads = None,
+    uniform: options.UniformMaps = None,
     file: options.InputFile = None,
     out: options.AnswerFile = None,
     as_document: options.Json = False,
@@ -45,16 +48,17 @@ def predict(
     options.check_file(file, out, (values, named, image, example))
     with connection.client() as client:
         description = client.model(model, version)
+        asked: PredictOptions = {
+            "version": version,
+            "truncate": truncate,
+            "seed": seed,
+            "max_classes": max_classes,
+            "interventions": read_interventions(mask_heads or (), uniform or ()),
+        }
         if file is not None:
-            asked: PredictOptions = {
-                "version": version,
-                "truncate": truncate,
-                "seed": seed,
-                "max_classes": max_classes,
-            }
             return answer_file(file, out, description, lambda inputs: client.predict_many(model, inputs, **asked))
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
-        answer = client.predict(model, instance, version=version, truncate=truncate, seed=seed, max_classes=max_classes)
+        answer = client.predict(model, instance, **asked)
     if as_document:
         as_json.write(answer.to_dict())
     else:

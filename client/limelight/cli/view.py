@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import webbrowser
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,9 @@ import typer
 
 from limelight.base import streams
 from limelight.base.commands import CommandError
+from limelight.base.errors import Unavailable
 from limelight.cli.connection import Connection, with_connection_options
+from limelight.handshakes import TlsError, explained
 from limelight.security import Security
 from limelight.view.export import export
 from limelight.view.server import PageServer
@@ -71,7 +74,7 @@ def view(
     served on this machine alone; it runs until Ctrl-C.
     """
     upstream = upstream_at(address, Security(**connection.security), timeout=connection.timeout)
-    _wait(upstream, connection.timeout)
+    _wait(upstream, connection)
     if folder is not None:
         for name in export(upstream, folder):
             print(name)
@@ -110,12 +113,13 @@ def open_page(upstream: Upstream, *, host: str = "127.0.0.1", port: int | None =
         raise CommandError(f"cannot listen on {host}: {error.strerror}") from error
 
 
-def _wait(upstream: Upstream, seconds: float) -> None:
+def _wait(upstream: Upstream, connection: Connection) -> None:
     """Wait until a server listens, and check that it is one of Limelight."""
+    seconds = connection.timeout
     end, is_told = time.monotonic() + seconds, False
     while True:
         try:
-            _check(upstream)
+            _check(upstream, connection)
             return
         except ConnectionRefusedError as error:
             left = end - time.monotonic()
@@ -132,21 +136,24 @@ def _wait(upstream: Upstream, seconds: float) -> None:
             time.sleep(min(_PAUSE, left))
 
 
-def _check(upstream: Upstream) -> None:
+def _check(upstream: Upstream, connection: Connection) -> None:
     try:
         upstream.check()
     except ConnectionRefusedError:
         raise
     except PermissionError as error:
         raise CommandError(f"{upstream.address} refuses: {error}") from error
-    except NotHttpError as error:
+    except (NotHttpError, OSError) as error:
+        failed = explained(Unavailable(str(error)), upstream.address, encrypted=upstream.tls is not None)
+        if isinstance(failed, TlsError):
+            raise replace(connection, target=upstream.address).unreachable(failed) from error
+        if not isinstance(error, NotHttpError):
+            raise CommandError(
+                f"no server answers at {upstream.address} ({error.strerror or error}): give the port of "
+                "`limelight serve --http-port`"
+            ) from error
         raise CommandError(
             f"{upstream.address} is not Limelight's HTTP port: give that of `limelight serve --http-port`"
-        ) from error
-    except OSError as error:
-        raise CommandError(
-            f"no server answers at {upstream.address} ({error.strerror or error}): give the port of "
-            "`limelight serve --http-port`"
         ) from error
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from limelight.base.counts import counted
 from limelight.base.errors import InputError
 from limelight.base.strings import word_spans
 from limelight.descriptions import Model
@@ -99,10 +100,10 @@ def _words(mark: Any, name: str, value: values_pb2.Value, sentence: int, first: 
     """Return the characters of words that white space parts."""
     sentences: Sequence[str] = value.document.sentences.texts
     if not 0 <= sentence < len(sentences):
-        raise InputError(f"evidence {mark!r}: the document has {len(sentences)} sentences as a list")
+        raise InputError(f"evidence {mark!r}: the document has {counted(len(sentences), 'sentence')} as a list")
     words = word_spans(sentences[sentence])
     if not 0 <= first < end <= len(words):
-        raise InputError(f"evidence {mark!r}: the sentence has {len(words)} words")
+        raise InputError(f"evidence {mark!r}: the sentence has {counted(len(words), 'word')}")
     return Span(name, words[first][0], words[end - 1][1], sentence)
 
 

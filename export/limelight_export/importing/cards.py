@@ -92,14 +92,14 @@ class Tensor:
     """A tensor that callers send as it is.
 
     Attributes:
-        axes: size of each axis but the batch, by name; 0 for an axis that varies. Each axis that varies is a label set.
+        axes: size of each axis but the batch, by name; 0 or None for an axis that varies, which is a label set.
         largest: largest size of axes that vary, by name.
         tensor: the model's name of the tensor; empty for the input's own name.
         minimum, maximum: of whole numbers, such as the ids of a vocabulary.
         mask: the mask of a tensor whose axes vary. Without one, rows run one at a time.
     """
 
-    axes: Mapping[str, int]
+    axes: Mapping[str, int | None]
     largest: Mapping[str, int] = field(default_factory=dict)
     dtype: DType = "float32"
     tensor: str = ""
@@ -107,6 +107,11 @@ class Tensor:
     maximum: int | None = None
     mask: Mask | str = ""
     summary: str = ""
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The size of each axis, 0 for one that varies."""
+        return {axis: size or 0 for axis, size in self.axes.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,10 @@ def import_hf(
     repository: Annotated[
         Path, typer.Option(help="Repository folder; the bundle is written to REPOSITORY/<model>/<version>.")
     ],
-    name: Annotated[str, typer.Option(help="Name of the model; the folder's name unless given.")] = "",
+    name: Annotated[
+        str,
+        typer.Option(help="Name of the model; the folder's unless given, or the architecture's where that is `model`."),
+    ] = "",
     task: Annotated[
         str,
         typer.Option(

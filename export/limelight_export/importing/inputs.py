@@ -173,16 +173,16 @@ def _tensor(name: str, stated: cards.Tensor) -> ImportedInput:
         raise ExportError(f"{where} holds {stated.dtype}; callers send {', '.join(get_args(DType))}")
     if unknown := sorted(set(stated.largest) - set(stated.axes)):
         raise ExportError(f"{where} has a largest size of {unknown[0]!r}, which is not one of its axes")
-    if fixed := [axis for axis in stated.largest if stated.axes[axis]]:
+    if fixed := [axis for axis in stated.largest if stated.sizes[axis]]:
         raise ExportError(f"{where} has a largest size of {fixed[0]!r}, whose size is fixed")
-    if min(stated.axes.values(), default=0) < 0:
+    if min(stated.sizes.values(), default=0) < 0:
         raise ExportError(f"{where} has an axis of a negative size; 0 stands for an axis that varies")
-    check_within(math.prod(filter(None, stated.axes.values())), 1, _NUMBERS, f"the numbers in a row of {where}")
+    check_within(math.prod(filter(None, stated.sizes.values())), 1, _NUMBERS, f"the numbers in a row of {where}")
     for axis, size in stated.largest.items():
         check_within(size, 1, _ENTRIES, f"the largest size of {axis!r} of {where}")
     if BATCH in stated.axes:
         raise ExportError(f"{where} has an axis {BATCH!r}; axes are those of one row, without the batch")
-    varying = [axis for axis, size in stated.axes.items() if not size]
+    varying = [axis for axis, size in stated.sizes.items() if not size]
     if mask and len(varying) != 1:
         raise ExportError(f"{where} has a mask, so exactly one of its axes must vary; {len(varying)} do")
     whole = stated.dtype.startswith(("int", "uint"))
@@ -192,7 +192,7 @@ def _tensor(name: str, stated: cards.Tensor) -> ImportedInput:
         check_within(stated.maximum or 0, least, int(limits.max), f"the maximum of {where}")
     spec = TensorSpec(
         name=tensor,
-        dimensions={**stated.axes, **stated.largest},
+        dimensions={**stated.sizes, **stated.largest},
         fixed=frozenset(stated.axes) - set(varying),
         data_type=stated.dtype,
         mask=mask.name if mask else "",
@@ -204,7 +204,7 @@ def _tensor(name: str, stated: cards.Tensor) -> ImportedInput:
     return _imported(
         TensorInput(name=name, summary=stated.summary, tensor=spec),
         label_sets=tuple(sets),
-        taken=(ModelInput(tensor), *_taken_mask(mask, tuple(stated.axes.values()))),
+        taken=(ModelInput(tensor), *_taken_mask(mask, tuple(stated.sizes.values()))),
     )
 
 

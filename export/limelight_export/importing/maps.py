@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from limelight.base.counts import counted
 from limelight_export.errors import ExportError
 from limelight_export.importing import cards
 from limelight_export.importing.inputs import imported_inputs
@@ -76,15 +77,15 @@ def imported_map(
         for shape, at in zip(tensor.shapes, tensor.sizes, strict=True):
             if shape[0] != at[BATCH] * source.heads:
                 raise ExportError(
-                    f"{where} has {source.heads} heads, and the first axis of the output {tensor.name!r} is {shape[0]} "
-                    f"for {at[BATCH]} rows"
+                    f"{where} has {counted(source.heads, 'head')}, and the first axis of the output {tensor.name!r} is "
+                    f"{shape[0]} for {counted(at[BATCH], 'row')}"
                 )
     elif sizes[BATCH] != BATCH:
         raise ExportError(
             f"{where}: the first axis of the output {tensor.name!r} is not the batch; it has {shape_at(tensor)}"
         )
     if stated.heads and stated.heads != heads:
-        raise ExportError(f"{where} has {stated.heads} heads, and the output {tensor.name!r} has {heads}")
+        raise ExportError(f"{where} has {counted(stated.heads, 'head')}, and the output {tensor.name!r} has {heads}")
     chosen = {}
     for axis, labels in (("query", stated.query), ("key", stated.key)):
         chosen[axis] = find_labels(known, labels, where)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from limelight.base.counts import counted
 from limelight_bundle.errors import LimelightError
 from limelight_bundle.values import Graph, Image, Instance, Pair, Sentences, TensorValue, Text
 from limelight_models.data.gold import Gold, Span, describe
@@ -165,9 +166,8 @@ def classes(dataset: Dataset) -> tuple[str, ...]:
     if not labels:
         raise DataError(f"none of the {len(dataset.train)} training examples has a label")
     if len(labels) < 2:
-        raise DataError(
-            f"all {len(dataset.train)} training examples have the label {shown(labels[0], quoted=True)}; two are wanted"
-        )
+        count, label = counted(len(dataset.train), "training example"), shown(labels[0], quoted=True)
+        raise DataError(f"of {count}, each has the label {label}; two labels are wanted, with several examples each")
     known = set(labels)
     for example in (*dataset.dev, *dataset.test):
         for label in example.labels or (example.label,):

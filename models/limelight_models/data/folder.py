@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from limelight.base.counts import counted
 from limelight_models.data import drawings, graphs, idx, passages, reviews, row_files, rows, speech, stories
 from limelight_models.data.dataset import (
     DataError,
@@ -87,6 +88,12 @@ def load(
     made = [part for part in ("dev", "test") if parts[part] is None]
     if made:
         require(parts["train"] or (), str(path))
+        count = len(parts["train"] or ())
+        if count <= len(made):
+            raise DataError(
+                f"{path}: has {counted(count, 'example')}, and {' and '.join(made)} get at least one each: "
+                f"{len(made) + 1} are the fewest, and a model learns from hundreds"
+            )
         *cut, rest = split(parts["train"] or (), seed, *(_SHARE for _ in made))
         parts |= {**dict(zip(made, map(list, cut), strict=True)), "train": list(rest)}
     for part, examples in parts.items():

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from limelight.base.counts import counted
 from limelight_models.data.dataset import DataError, shown
 from limelight_models.data.lines import lines, whole_lines
 
@@ -97,7 +98,7 @@ def _records(
 def _has(path: Path, number: int, fields: Sequence[str], known: Sequence[str]) -> str:
     """Say that a line has too few fields, or too many; known: what the columns are called."""
     wanted = shown(("," if _is_csv(path) else "<TAB>").join(name or "..." for name in known))
-    return f"{path}, line {number}: has {len(fields)} fields; {wanted} is wanted{_hint(path, fields)}"
+    return f"{path}, line {number}: has {counted(len(fields), 'field')}; {wanted} is wanted{_hint(path, fields)}"
 
 
 def _is_csv(path: Path) -> bool:
@@ -156,7 +157,7 @@ def _positions(fields: Sequence[str], wanted: Sequence[str], columns: Sequence[s
         )
     found = _numbered(columns, wanted, len(fields))
     if not found:
-        raise DataError(f"{where}: has {len(fields)} fields, and no column {max(map(int, columns))} or 0")
+        raise DataError(f"{where}: has {counted(len(fields), 'field')}, and no column {max(map(int, columns))} or 0")
     return found
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from limelight.base.counts import there_are
 from limelight_bundle.errors import InputError, Path
 from limelight_bundle.rows import Labels
 from limelight_service.attention.options import Group, Grouping, Span
@@ -90,7 +91,7 @@ class _Axis:
 
     def __init__(self, labels: Labels, parent: Labels | None) -> None:
         self._labels = labels
-        self._what = f"{labels.size} {labels.name}"
+        self._what = labels.name if labels.size == 1 else f"{labels.size} {labels.name}"
         # Of a document sent as sentences, each sentence begins at 0 of its own.
         self._sentences = parent.size if parent is not None and not any(parent.starts) else 0
 
@@ -134,7 +135,9 @@ class _Axis:
         first = start + size if start < 0 else start
         last = end + size if end <= 0 else end
         if not 0 <= first < last <= size:
-            raise InputError(field, f"is from {start} to {end}, which are no entries; there are {self._what}")
+            raise InputError(
+                field, f"is from {start} to {end}, which are no entries; {there_are(size, self._labels.name)}"
+            )
         return slice(first, last)
 
     def _span(self, span: Span, field: Path) -> npt.NDArray[np.bool_]:

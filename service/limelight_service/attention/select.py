@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from limelight.base.counts import there_are
 from limelight.base.suggestions import similar
 from limelight.v1 import attention_pb2, model_pb2
 from limelight_bundle.errors import InputError, Path
@@ -167,7 +168,7 @@ def resolve(wanted: IndexList, size: int, what: str) -> npt.NDArray[np.intp]:
     outside = (wanted.array < -size) | (wanted.array >= size)
     if outside.any():
         place = int(outside.argmax())
-        raise InputError((*wanted.field, place), f"is {wanted.indices[place]}; there are {size} {what}")
+        raise InputError((*wanted.field, place), f"is {wanted.indices[place]}; {there_are(size, what)}")
     return np.where(wanted.array < 0, wanted.array + size, wanted.array)
 
 

@@ -7,6 +7,7 @@ from enum import Enum
 
 import numpy as np
 
+from limelight.base.counts import counted
 from limelight.v1 import model_pb2
 from limelight_bundle.errors import InputError, OutOfRangeError, Path
 from limelight_bundle.interventions import BoundIntervention
@@ -202,7 +203,8 @@ def _of_steps(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, 
         if weights[:, place, number:].any():
             raise InputError(
                 (*asked.field, "weights"),
-                f"have weight beyond the {number} keys that step {queries[place]} has; set these weights to 0",
+                f"have weight beyond the {counted(number, 'key')} that step {queries[place]} has; set these "
+                "weights to 0",
             )
     return _Rows(heads, queries, count, weights)
 

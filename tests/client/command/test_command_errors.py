@@ -46,6 +46,16 @@ from tests.kit.forwarder import Forwarder
         (["generate", "echo", "x", "--chat", "z"], 1, "limelight: no chat format 'z'; there are chatml, .*"),
         (["generate", "echo", "a <|im_end|>", "--chat", "chatml"], 1, "limelight: .*content holds '<.im_end.>', .*"),
         (["attend", "pair", "x", "y", "--chat", "chatml"], 2, "limelight: --chat: model 'pair' does not take one text"),
+        *(
+            ([name, model, "x", "--mask-head", f"{shown}:0"], 1, rf"limelight: .*interventions\[0\].* to {shown}, .*")
+            for name, model, shown in (
+                ("predict", "tiny", "encoder.0.self"),
+                ("attend", "tiny", "encoder.0.self"),
+                ("generate", "echo", "decoder.0.cross"),
+            )
+        ),
+        (["predict", "tiny", "x", "--uniform", "encoder.0.self"], 1, r"limelight: .*interventions\[0\].uniform .*"),
+        (["predict", "tiny", "x", "--mask-head", "self"], 2, "limelight: --mask-head takes MAP:HEAD, .*"),
         (["predict", "tiny", "x", "--seed", str(2**70)], 1, "limelight: a seed is from 0 to .*"),
         (["bench", "tiny", "--seconds", "1", "-n", "2"], 2, "limelight: give either --seconds or --requests"),
         (["bench", "nope", "x"], 1, "limelight: NOT_FOUND: .*"),

@@ -18,7 +18,7 @@ from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.architectures import ARCHITECTURES
 from limelight_export.importing.huggingface.checkpoint import read_checkpoint
 from limelight_export.importing.huggingface.convert_weights import convert_weights
-from limelight_export.importing.huggingface.importer import read_model
+from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
 from limelight_export.importing.huggingface.tasks.task import ImportOptions
 from tests.importing.huggingface.checkpoints import change_config, stated_pooling, tokenizer, write_json
 from tests.importing.huggingface.decoders import DECODERS
@@ -296,6 +296,30 @@ def test_a_task_that_the_checkpoint_does_not_state_must_be_named(folder: Path) -
     assert "BERT cannot be imported for 'translation'; it can be for classification" in refused(
         folder, task="translation"
     )
+    assert refused(folder, task="clasification").endswith("; did you mean 'classification'?")
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("model", "bert"),
+        ("checkpoint-500", "bert"),
+        ("0123456789" * 4, "bert"),
+        ("My Model", "my-model"),
+        ("é", "bert"),
+    ],
+)
+def test_a_folder_whose_name_says_nothing_has_the_name_of_its_architecture(
+    tmp_path: Path, folder: str, name: str
+) -> None:
+    assert read_model(ENCODERS["bert"].write(tmp_path / folder)).card.description.name == name
+
+
+def test_no_bundle_is_written_into_the_checkpoint(folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(CheckpointError, match=r"is the checkpoint itself, .* choose another --repository or --name"):
+        import_checkpoint(folder, folder.parent)
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_pooling_that_no_file_states_must_be_named(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import socket
+import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -34,7 +36,7 @@ class Handlers:
     """Methods that begin and never end. ended: set once one was ended from outside."""
 
     def __init__(self) -> None:
-        self.begun, self.ended = asyncio.Event(), asyncio.Event()
+        self.begun, self.ended, self.poured = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def wait(self, request: HttpRequest, call: Call) -> HttpResponse:
         await self._forever()
@@ -43,6 +45,13 @@ class Handlers:
     async def stream(self, request: HttpRequest, call: Call) -> AsyncGenerator[bytes, None]:
         yield b'event: start\ndata: {"start":{}}\n\n'
         await self._forever()
+
+    async def pour(self, request: HttpRequest, call: Call) -> AsyncGenerator[bytes, None]:
+        """Give more pieces than asyncio lets pass without a warning, without a pause."""
+        yield b'event: start\ndata: {"start":{}}\n\n'
+        await self.poured.wait()
+        for _ in range(200):
+            yield b"x" * 1000
 
     async def fail(self, request: HttpRequest, call: Call) -> HttpResponse:
         raise ValueError("a secret of the inside")
@@ -78,6 +87,7 @@ async def serving(handlers: Handlers, drain: DrainGate) -> AsyncIterator[int]:
         unary("/fail", handlers.fail),
         unary("/refuse", handlers.refuse),
         events("/stream", handlers.stream),
+        events("/pour", handlers.pour),
         events("/fail-later", handlers.fail_later),
     ]
     requests = MemoryBudget(2**20, "requests", NullObserver())
@@ -137,6 +147,21 @@ def test_a_caller_who_leaves_ends_the_handler(path: str, monkeypatch: pytest.Mon
         await asyncio.wait_for(handlers.ended.wait(), 30)
 
     tried(test)
+
+
+def test_a_caller_who_leaves_in_the_middle_of_a_stream_leaves_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(handlers: Handlers, drain: DrainGate, port: int) -> None:
+        reader, writer = await send(port, "/pour")
+        await asyncio.wait_for(reader.readuntil(b"event: start"), 30)
+        connected: socket.socket = writer.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()  # resets it
+        handlers.poured.set()
+        await asyncio.sleep(0.2)
+
+    with caplog.at_level("WARNING", "asyncio"):
+        tried(test)
+    assert not caplog.records
 
 
 def test_a_caller_who_sends_no_more_and_waits_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:

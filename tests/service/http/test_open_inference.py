@@ -125,7 +125,7 @@ COUNTED = [
         ({"inputs": {}}, "inputs is an object; it takes a list"),
         (one(data=None), "inputs[0].data has null as element 0; it takes whole numbers"),
         (one(data=[4, "5"]), 'inputs[0].data has "5" as element 1; it takes whole numbers'),
-        (one(data=[4]), "inputs[0].data has 1 elements; shape [1, 2] needs 2"),
+        (one(data=[4]), "inputs[0].data has 1 element; shape [1, 2] needs 2"),
         (one(data=[[4], [5]]), "inputs[0].data has the shape [2, 1], stated is [1, 2]"),
         (one(datatype="INT3"), "inputs[0].datatype is 'INT3'; it may be BOOL"),
         (one(datatype="BYTES"), "inputs[0].data has 4 as element 0; BYTES take texts"),

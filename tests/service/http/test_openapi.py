@@ -1,5 +1,7 @@
 """The document at /openapi.json is valid, and requests and answers are as it says."""
 
+import base64
+import hashlib
 import json
 import re
 from functools import cache
@@ -58,6 +60,8 @@ def test_every_path_of_it_is_one_of_the_server(running: Running, document: Any) 
         ("/v1/models/echo:predict", "Predict", texts("the cat", generation={"strategy": "STRATEGY_BEAM"})),
         ("/v1/models/tiny:attend", "Attend", texts("the cat", "a dog", attention=MAPS)),
         ("/v1/models/tiny:attend", "Attend", texts("the cat", attention={})),
+        ("/v1/models/tiny:predict", "Predict", {"instances": ["the cat", {"text": "a dog", "seed": 3}]}),
+        ("/v1/models/paper:predict", "Predict", {"instances": [{"text": ["the cat", "a dog"]}]}),
     ],
 )
 def test_requests_and_answers_are_as_it_says(running: Running, document: Any, path: str, name: str, body: Any) -> None:
@@ -82,6 +86,23 @@ def test_events_and_errors_are_as_it_says(running: Running, document: Any) -> No
         check(document, "InferError", call(running, path, {}).json)
     index = document["paths"]["/v2/repository/index"]["post"]["responses"]["200"]["content"]["application/json"]
     Draft202012Validator(index["schema"]).validate(call(running, "/v2/repository/index", b"").json)
+
+
+def test_the_page_draws_all_of_it_and_needs_nothing_else(running: Running, document: Any) -> None:
+    assert (call(running, "/").status, call(running, "/").headers["location"]) == (307, "docs")
+    page = call(running, "/docs")
+    text = page.body.decode()
+    assert page.status == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and f"style-src 'sha256-{digest}'" in policy
+    assert not re.search(r"<script|<img|<link|style=|https?:", text)
+    for path in document["paths"]:
+        assert f"<code>{path}</code>" in text
+    identities = re.findall(r"id=([\w.]+)", text)
+    assert set(identities) == document["components"]["schemas"].keys() and len(identities) == len(set(identities))
+    assert set(re.findall(r"href=#([\w.]+)", text)) <= set(identities)
 
 
 def test_it_names_nothing_of_the_inside(document: Any) -> None:

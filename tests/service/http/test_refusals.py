@@ -55,10 +55,16 @@ INT64, FLOAT32 = "DATA_TYPE_INT64", "DATA_TYPE_FLOAT32"
         ({"instances": {}}, "instances", "is an object; it takes a list"),
         ({"instances": [None]}, "instances[0]", "is null; it takes an object of inputs, seed, interventions"),
         ({"instances": [{"inputs": []}]}, "instances[0].inputs", "is a list; it takes an object"),
+        ({"instances": [5]}, 'instances[0].inputs["text"].text', "is 5; it takes a text"),
         (
-            {"instances": [{"inputs": {"text": "the cat"}}]},
-            'instances[0].inputs["text"]',
-            'is "the cat"; it takes an object of text, document, pair',
+            {"instances": [{"inputs": {"text": {"txt": "the cat"}}}]},
+            'instances[0].inputs["text"].txt',
+            "is no field here; there are text, document, pair",
+        ),
+        (
+            {"instances": [{"txet": "a"}]},
+            'instances[0].inputs["txet"]',
+            "is not an input of the model; the model takes 'text'",
         ),
         (texts("a") | {"truncate": "yes"}, "truncate", 'is "yes"; it takes true or false'),
         (texts(5), 'instances[0].inputs["text"].text', "is 5; it takes a text"),  # type: ignore[arg-type]
@@ -86,7 +92,7 @@ INT64, FLOAT32 = "DATA_TYPE_INT64", "DATA_TYPE_FLOAT32"
         (tensor(dataType="DATA_TYPE_BOOL", data=[1]), f"{IDS}.data", "has 1 as element 0; it takes true and false"),
         (tensor(dataType=FLOAT32, data=[1e39]), f"{IDS}.data", "has 1e+39 as element 0, which is beyond float32"),
         (tensor(dataType=FLOAT32, data=["inf"]), f"{IDS}.data", 'has "inf" as element 0; it takes numbers, "NaN"'),
-        (tensor(dataType=INT64, data=[[1, 2], [3]]), f"{IDS}.data[1]", "has 1 elements; the first of its axis has 2"),
+        (tensor(dataType=INT64, data=[[1, 2], [3]]), f"{IDS}.data[1]", "has 1 element; the first of its axis has 2"),
         (tensor(dataType=INT64, data=[[[1], 2]]), f"{IDS}.data[0][1]", "is 2; the first of its axis has 1"),
         (tensor(dataType=INT64, data=[[1]], shape=[2]), f"{IDS}.shape", "is [2]; data has [1, 1]"),
         (tensor(dataType=INT64, data=[[1]], shape=["1", "2"]), f"{IDS}.shape", "is [1, 2]; data has [1, 1]"),
@@ -272,7 +278,7 @@ def test_a_target_may_be_a_whole_url(running: Running) -> None:
     """Its host counts, and not that of the header."""
     for target, host, status in (
         ("http://localhost:1/healthz", "evil.example", b"200"),
-        ("HTTP://localhost?a", "x", b"404"),
+        ("HTTP://localhost?a", "x", b"307"),
         ("http://evil.example/healthz", "localhost", b"403"),
         ("http://me@localhost/healthz", "x", b"404"),
     ):

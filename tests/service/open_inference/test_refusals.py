@@ -168,7 +168,7 @@ GRPC: list[tuple[pb.ModelInferRequest, str, str, str]] = [
     *(
         (typed_with(field, values, datatype, shape), INVALID, f"inputs[0].contents{told}", says)
         for field, values, datatype, shape, told, says in (
-            ("int64_contents", [4], "INT64", [1, 2], ".int64_contents", "has 1 elements; shape [1, 2] needs 2"),
+            ("int64_contents", [4], "INT64", [1, 2], ".int64_contents", "has 1 element; shape [1, 2] needs 2"),
             ("fp32_contents", [4.0], "INT64", [1, 1], ".fp32_contents", "use int64_contents"),
             ("fp32_contents", [4.0], "FP16", [1, 1], "", "cannot hold FP16"),
             ("uint_contents", [300], "UINT8", [1, 1], ".uint_contents[0]", "is 300; UINT8 is from 0 to 255"),

@@ -205,7 +205,7 @@ CASES = [
     bad(grouped(*[ONE] * 1025), GROUPS, "1025", "1024"),
     bad(grouped(ONE, {"name": "x"}), f"{GROUPS}[1]", "no entry"),
     bad(grouped({"indices": [1, 3]}), f"{GROUPS}[0].indices[1]", "3 tokens"),
-    bad(grouped({"indices": [2]}, instances=(GOOD, text("cat"))), f"{GROUPS}[0].indices[0]", "1 tokens"),
+    bad(grouped({"indices": [2]}, instances=(GOOD, text("cat"))), f"{GROUPS}[0].indices[0]", "there is 1 token"),
     bad(grouped({"ranges": [{"start": 2, "end": 2}]}), f"{GROUPS}[0].ranges[0]", "3 tokens"),
     bad(grouped(ONE, {"spans": [{"end": 3}, {"start": 90, "end": 91}]}), f"{GROUPS}[1].spans[1]", "90", "3 tokens"),
     bad(grouped({"spans": [{"end": 3, "part": "first"}]}), f"{GROUPS}[0].spans[0].part"),

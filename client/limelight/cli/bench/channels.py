@@ -19,7 +19,7 @@ class Channels:
     """Several connections to one server, used in turn."""
 
     def __init__(self, channels: Sequence[Any], settings: transport.Settings) -> None:
-        self._channels = channels
+        self._channels, self._settings = channels, settings
         self._metadata = settings.call_metadata or None
         self._timeout = settings.timeout
 
@@ -29,7 +29,7 @@ class Channels:
             method = self._channels[0].unary_unary(path)  # without serialisers: bytes
             answer: bytes = await method(request, timeout=self._timeout, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise errors.from_rpc(error) from None
+            raise await asyncio.to_thread(transport.failure, error, self._settings) from None
         return answer
 
     def sender(self, path: str, requests: Sequence[bytes], *, streams: bool = False) -> Send:

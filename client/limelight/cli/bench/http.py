@@ -21,6 +21,7 @@ from limelight.cli.bench import native
 from limelight.cli.bench.load import OK, Reply, Send
 from limelight.cli.bench.protocols import Calls, Question, Wires
 from limelight.cli.connection import Connection
+from limelight.handshakes import explained
 from limelight.security import Security
 from limelight.v1 import service_pb2
 
@@ -47,7 +48,9 @@ async def opened(connection: Connection, question: Question, wires: Wires) -> As
         try:
             answer = await caller.answer(caller.request("GET", path))
         except (OSError, httpx.TransportError) as error:
-            raise Unavailable(str(error) or type(error).__name__) from error
+            failed = Unavailable(str(error) or type(error).__name__)
+            encrypted = Security(**connection.security).encrypted
+            raise await asyncio.to_thread(explained, failed, connection.target, encrypted=encrypted) from error
         if answer.status != 200:
             reply = _reply(answer)
             raise CommandError(f"{reply.code}: {reply.message}")

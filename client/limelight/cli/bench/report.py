@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from limelight.base.commands import CommandError
+from limelight.base.counts import counted
 from limelight.base.streams import flush
 from limelight.cli.bench.load import OK, Recorder
 
@@ -213,7 +214,7 @@ def _fields(kind: Any, document: Mapping[str, Any]) -> dict[str, Any]:
 def print_report(report: Report) -> None:
     """Print a report for a person."""
     setup, outcome = report.setup, report.outcome
-    loops = {"closed": f"{setup.callers} callers", "open": f"{setup.rate:g} calls/s due", "ramp": "ramp"}
+    loops = {"closed": counted(setup.callers, "caller"), "open": f"{setup.rate:g} calls/s due", "ramp": "ramp"}
     print(f"{setup.method} {setup.model}, {loops[setup.loop]}, {outcome.seconds:.1f} s")
     if report.ramp:
         _print_ramp(report.ramp)
@@ -243,7 +244,7 @@ def warnings(outcome: Outcome) -> list[str]:
 
 def _print_ramp(ramp: Ramp) -> None:
     for step in ramp.steps:
-        p99 = f"{step.errors} calls failed" if step.p99_ms is None else f"p99 {step.p99_ms:.1f} ms"
+        p99 = f"{counted(step.errors, 'call')} failed" if step.p99_ms is None else f"p99 {step.p99_ms:.1f} ms"
         print(f"  {step.rate:8.1f} calls/s: {p99}{'' if step.met else ', over the bound'}")
     if ramp.knee:
         print(f"knee: {ramp.knee:.1f} calls/s with a p99 of at most {ramp.p99_ms:g} ms")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from limelight.base.commands import CommandError
+from limelight.base.counts import counted
 from limelight.base.streams import show_progress
 from limelight.cli import options
 from limelight.cli.connection import Connection, with_connection_options
@@ -116,7 +117,7 @@ class _Progress:
     def __call__(self, done: int, total: int) -> None:
         if time.monotonic() - self._shown > _PAUSE:
             self._shown = time.monotonic()
-            show_progress(f"{self._model}: {done} of {total} rows, {self._shown - self._start:.0f} s")
+            show_progress(f"{self._model}: {done} of {counted(total, 'row')}, {self._shown - self._start:.0f} s")
 
     def end(self) -> None:
         """Remove the line."""

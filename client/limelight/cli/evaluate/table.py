@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from limelight.base.counts import counted
 from limelight.evaluation.report import Report, Section
 from limelight.evaluation.samples import Figure
 
@@ -62,5 +63,5 @@ def number(value: float) -> str:
 def bounds(figure: Figure) -> str:
     """Format the interval of a figure and its number of rows."""
     if figure.low is None or figure.high is None:
-        return f"({figure.rows} rows)"
-    return f"[{number(figure.low)}, {number(figure.high)}] ({figure.rows} rows)"
+        return f"({counted(figure.rows, 'row')})"
+    return f"[{number(figure.low)}, {number(figure.high)}] ({counted(figure.rows, 'row')})"

@@ -26,6 +26,8 @@ _MAX_TEXT_BYTES = 2**28
 # What the folder of a checkpoint may be called in a repository.
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9_-]+")
 _MAX_NAME_LENGTH = 64
+# Folders that many checkpoints lie in, one of the trainer's steps, and a commit in the cache of the Hub.
+_NAMES_NOTHING = re.compile(r"models?|checkpoints?(-[0-9]+)?|output|[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,12 @@ class Checkpoint:
 
     @property
     def name(self) -> str:
-        """The folder's name, as a repository can hold it."""
-        name = _NOT_IN_A_NAME.sub("-", self.folder.resolve().name.lower()).strip("-_")
-        return name[:_MAX_NAME_LENGTH] or "model"
+        """The folder's name, as a repository can hold it; that of the architecture where the folder's names nothing."""
+        for name in (self.folder.resolve().name, self.model_type):
+            plain = _NOT_IN_A_NAME.sub("-", name.lower()).strip("-_")
+            if plain and not _NAMES_NOTHING.fullmatch(plain):
+                return plain[:_MAX_NAME_LENGTH]
+        return "model"
 
     @property
     def licence(self) -> str:

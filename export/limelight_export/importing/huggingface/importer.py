@@ -133,11 +133,17 @@ def import_checkpoint(
         version, precision, half_weights, interventions: as of `export_model`.
         report: as of `read_model`.
     Raises:
-        CheckpointError: as of `read_model`.
+        CheckpointError: as of `read_model`; or the bundle's folder would be the checkpoint's.
         ExportError: the graph answers differently from transformers.
         BundleError: the bundle cannot be written.
     """
     trained = read_model(folder, task=task, options=options, report=report)
+    name = trained.card.description.name
+    if (repository / name).resolve() == folder.resolve():
+        raise CheckpointError(
+            f"{repository / name} is the checkpoint itself, and the bundle would be written into it; choose another "
+            "--repository or --name"
+        )
     from limelight_export import pipeline
 
     return pipeline.export_model(

@@ -45,7 +45,7 @@ _ELSE = (
 )  # fmt: skip
 
 
-def dataset(*, seed: int = 0, training: int = 15_500, more: int = 6_500, held_out: int = 1_000) -> Dataset:
+def dataset(*, seed: int = 0, training: int = 15_500, more: int = 11_000, held_out: int = 1_000) -> Dataset:
     """Make questions, and of what strangers ask so many more to learn from; the seed decides all of it."""
     base = questions.dataset(seed=seed, training=training, held_out=held_out)
     chance = random.Random(f"demo-canvas/{seed}")
@@ -136,12 +136,12 @@ def of_nothing(digits: Sequence[Digit], chance: random.Random) -> Asked:
 
 
 KINDS: dict[Callable[[Sequence[Digit], random.Random], Asked | None], int] = {
-    absent: 25,
-    beyond: 27,
-    elsewhere: 16,
-    thing: 6,
-    of_nothing: 14,
-    reworded: 12,
+    absent: 26,
+    beyond: 34,
+    elsewhere: 10,
+    thing: 4,
+    of_nothing: 8,
+    reworded: 18,
 }
 
 

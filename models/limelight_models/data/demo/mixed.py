@@ -11,10 +11,12 @@ from limelight_models.data.dataset import Dataset, Example, shuffled
 def mixed(base: Dataset, more: Sequence[Sequence[Example]], *, seed: int) -> Dataset:
     """Add examples to the parts of a set, train, dev and test; none whose inputs are in another part.
 
-    A part to learn from may hold the same twice: what people try first has few texts.
+    The set's own part to learn from stays whole, and may hold the same twice: what people try first has few texts.
     """
+    first = {_key(each) for each in base.train}
     dev, test = (
-        _new(base_part + tuple(added)) for base_part, added in zip((base.dev, base.test), more[1:], strict=True)
+        _new([*own, *(each for each in added if _key(each) not in first)])
+        for own, added in zip((base.dev, base.test), more[1:], strict=True)
     )
     held_out = {_key(each) for each in (*dev, *test)}
     train = [each for each in (*base.train, *more[0]) if _key(each) not in held_out]

@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from limelight_bundle.values import Text
@@ -14,8 +15,10 @@ from limelight_models.data.numerals import LANGUAGES, Pieces, said
 from limelight_models.data.spelling import cased
 
 _LARGE = re.compile("(hundert|tausend|honderd|duizend|cento|cientos|mila)")
-# One word for a hundred or a thousand: few texts, and people type them first.
-_ALONE = (
+# What is one word has few texts, and people type it first: each is learned from so many times, and none is held out.
+_ALONE_TIMES, _WORD_TIMES = 36, 3
+# A hundred or a thousand.
+ALONE = (
     ("English", 100, "hundred"), ("English", 1000, "thousand"), ("French", 100, "cent"), ("French", 1000, "mille"),
     ("German", 100, "hundert"), ("German", 1000, "tausend"), ("Spanish", 100, "cien"), ("Spanish", 1000, "mil"),
     ("Italian", 100, "cento"), ("Italian", 1000, "mille"), ("Dutch", 100, "honderd"), ("Dutch", 1000, "duizend"),
@@ -40,6 +43,7 @@ def dataset(*, seed: int = 0, training: int = 26_000, more: int = 13_000, held_o
             base,
             name="Numbers in words, as people type them",
             summary=f"{base.summary} Round numbers, other ways to spell, and texts that are no number are among them.",
+            train=(*base.train, *_first(chance)),
         ),
         drawn(lambda: example(chance), more, held_out // 3, held_out // 3),
         seed=seed,
@@ -48,19 +52,17 @@ def dataset(*, seed: int = 0, training: int = 26_000, more: int = 13_000, held_o
 
 def example(chance: random.Random) -> Example:
     """A text and its number, or `none`."""
-    match chance.choices(("round", "spelt", "digits", "alone", "year", "other"), (36, 16, 12, 4, 7, 25))[0]:
+    match chance.choices(("round", "repeated", "spelt", "digits", "year", "other"), (34, 10, 14, 11, 7, 24))[0]:
         case "other":
             return Example({"text": Text(cased(other(chance), chance)), "target": Text(NONE)}, OTHER)
         case "digits":
             number = chance.choice((round_number, draw))(chance)
             text = chance.choice((str(number), str(number), f"{number:,}"))
             return Example({"text": Text(text), "target": Text(str(number))}, DIGITS)
-        case "alone":
-            kind, number, word = chance.choice(_ALONE)
-            alone, places = Text(cased(word, chance)), gold(number, _whole(word, number))
-            return Example({"text": alone, "target": Text(str(number))}, kind, gold=places)
         case "round":
             number = round_number(chance)
+        case "repeated":
+            number = repeated(chance)
         case "year":  # nineteen eighty-four
             number = chance.randint(1010, 2099)
         case _:
@@ -71,9 +73,15 @@ def example(chance: random.Random) -> Example:
     return Example({"text": Text(text), "target": Text(str(number))}, kind, gold=gold(number, pieces))
 
 
-def _whole(word: str, number: int) -> Pieces:
-    """One word that says the first digit."""
-    return [(word, (len(str(number)) - 1,))]
+def _first(chance: random.Random) -> Iterator[Example]:
+    """What people type first, in one word."""
+    for kind, number, word in ALONE:
+        places = gold(number, [(word, (len(str(number)) - 1,))])
+        for _ in range(_ALONE_TIMES):
+            yield Example({"text": Text(cased(word, chance)), "target": Text(str(number))}, kind, gold=places)
+    for word in dict.fromkeys((*COMMON, *_ORDINALS)):
+        for _ in range(_WORD_TIMES):
+            yield Example({"text": Text(cased(word, chance)), "target": Text(NONE)}, OTHER)
 
 
 def round_number(chance: random.Random) -> int:
@@ -90,6 +98,14 @@ def round_number(chance: random.Random) -> int:
         case _:
             number = chance.randint(1, 9) * 10 ** chance.choice((2, 2, 3)) + chance.randint(1, 99)
     return min(number, numbers.MOST)
+
+
+def repeated(chance: random.Random) -> int:
+    """One digit three to six times, mostly nines; or all but one of them: 999,999, 7,777, 899,999."""
+    digits = [chance.choice((9, 9, 9, *range(1, 9)))] * chance.choice((3, 4, 5, 6, 6, 6))
+    if chance.random() < 0.6:
+        digits[chance.randrange(len(digits))] = chance.randint(1, 9)
+    return int("".join(map(str, digits)))
 
 
 def spelt(pieces: Pieces, chance: random.Random) -> Pieces:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from limelight.base.counts import counted
 from limelight_bundle.errors import InputError, Path
 from limelight_bundle.values import Array
 from limelight_service.codecs.answers import check_size
@@ -205,7 +206,7 @@ def _input(value: Any, path: Path, behind: _Behind) -> InputTensor:
         raise InputError(data, f"has the shape {list(found)}, stated is {list(shape)}")
     needed = math.prod(shape)
     if count != needed:
-        raise InputError(data, f"has {count} elements; shape {list(shape)} needs {needed}")
+        raise InputError(data, f"has {counted(count, 'element')}; shape {list(shape)} needs {needed}")
     return InputTensor(name, kind, make(shape, data), path)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from limelight.base.counts import counted
 from limelight_bundle.errors import InputError, Path
 from limelight_bundle.values import Array
 
@@ -55,7 +56,7 @@ def flattened(value: Any, path: Path) -> tuple[Sequence[Any], tuple[int, ...]]:
         size = len(flat[0])
         for place, each in enumerate(flat):
             if not isinstance(each, list) or len(each) != size:
-                found = f"has {len(each)} elements" if isinstance(each, list) else f"is {shown(each)}"
+                found = f"has {counted(len(each), 'element')}" if isinstance(each, list) else f"is {shown(each)}"
                 raise InputError((*path, *_indices(place, shape)), f"{found}; the first of its axis has {size}")
         shape.append(size)
         if len(shape) > _MOST_AXES:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-import orjson
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from limelight.base.version import version as installed
@@ -62,30 +61,29 @@ _SCALARS: Mapping[int, dict[str, Any]] = {
 }
 
 
-def document(methods: Sequence[HttpMethod], *, has_tokens: bool) -> bytes:
-    """Write the document, OpenAPI 3.1. has_tokens: calls need one."""
+def document(methods: Sequence[HttpMethod], *, has_tokens: bool) -> dict[str, Any]:
+    """Make the document, OpenAPI 3.1. has_tokens: calls need one."""
     paths: dict[str, Any] = {
         "/healthz": {"get": _page("Tells that the server runs.", "200")},
         "/readyz": {"get": _page("Tells by the status whether the server can answer.", "200", "503")},
         "/openapi.json": {"get": _page("Gives this document.", "200")},
+        "/docs": {"get": _page("Draws this document.", "200", media_type="text/html")},
     }
     for each in methods:
         paths.setdefault(_PART.sub(r"{\1}", each.path), {})[each.verb.lower()] = _operation(each, has_tokens)
     components: dict[str, Any] = {"schemas": _schemas()}
     if has_tokens:
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    return orjson.dumps(
-        {
-            "openapi": "3.1.0",
-            "info": {
-                "title": "Limelight",
-                "version": installed(),
-                "description": "Serves attention models, and the attention weights behind their answers.",
-            },
-            "paths": paths,
-            "components": components,
-        }
-    )
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Limelight",
+            "version": installed(),
+            "description": "Serves attention models, and the attention weights behind their answers.",
+        },
+        "paths": paths,
+        "components": components,
+    }
 
 
 def _operation(method: HttpMethod, has_tokens: bool) -> dict[str, Any]:
@@ -118,8 +116,8 @@ def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, An
     return {"name": name, "in": "header", "description": description, "schema": schema}
 
 
-def _page(summary: str, *statuses: str) -> dict[str, Any]:
-    content = {JSON: {"schema": {"type": "object"}}}
+def _page(summary: str, *statuses: str, media_type: str = JSON) -> dict[str, Any]:
+    content = {media_type: {"schema": {"type": "object" if media_type == JSON else "string"}}}
     return {"summary": summary, "responses": {each: {"description": summary, "content": content} for each in statuses}}
 
 
@@ -168,6 +166,9 @@ def _schemas() -> dict[str, Any]:
         name = _name(message)
         if name not in found:
             found[name] = _TENSOR if message is values_pb2.Tensor.DESCRIPTOR else _message(message)
+            if name in _SHORT_FORMS:
+                short = _SHORT_FORMS[name]
+                found[name] = {"description": short["description"], "anyOf": [found[name], *short["anyOf"]]}
             todo += [each.message_type for each in message.fields if each.message_type is not None]
     entries = {name for name in found if name.endswith("Entry")}
     return {name: found[name] for name in sorted(found.keys() - entries)}
@@ -226,6 +227,38 @@ _TENSOR = {
         "bytes": {"type": "integer"},
     },
     "additionalProperties": False,
+}
+# Beside the messages of their names, in requests.
+_SHORT_FORMS: Mapping[str, dict[str, Any]] = {
+    "Instance": {
+        "description": (
+            'Short forms: a value alone is that of the only input of the model, as "7 March 2021"; an object without '
+            'inputs has values by their names, as {"question": "…", "passage": "…"}, beside seed and interventions.'
+        ),
+        "anyOf": [
+            _ref("Value"),
+            {
+                "type": "object",
+                "properties": {
+                    "seed": _SCALARS[FieldDescriptor.CPPTYPE_UINT64],
+                    "interventions": {"type": "array", "items": _ref("Intervention")},
+                },
+                "additionalProperties": _ref("Value"),
+            },
+        ],
+    },
+    "Value": {
+        "description": (
+            "Short forms, whose kind is that of the input: a text, also of a document; a list of sentences; a list of "
+            'the two texts of a pair; base64 of an image or a WAV file, also as {"b64": "…"}; the numbers of a tensor; '
+            "a graph."
+        ),
+        "anyOf": [
+            {"type": ["string", "number", "boolean", "array"]},
+            {"type": "object", "properties": {"b64": {"type": "string"}}, "additionalProperties": False},
+            _ref("Graph"),
+        ],
+    },
 }
 _FAILURE = {
     "code": {"type": "integer", "description": "The HTTP status."},

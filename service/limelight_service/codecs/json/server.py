@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 
+from limelight_service.codecs.json.docs_page import docs_link, docs_page
 from limelight_service.codecs.json.open_inference import RestService
 from limelight_service.codecs.json.openapi import document
 from limelight_service.codecs.json.v1 import JsonService
+from limelight_service.codecs.json.writing import written
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.http.body import BodyReader
 from limelight_service.frontend.http.exchange import HttpCalls
+from limelight_service.frontend.http.methods import HttpResponse
 from limelight_service.frontend.http.server import HttpServer
 from limelight_service.frontend.server import FrontendServer
 from limelight_service.security.access import Access
@@ -27,7 +30,7 @@ def http_server(
         *RestService(core, settings.max_instances, is_ready).methods(),
     ]
     openapi = document(methods, has_tokens=bool(settings.tokens))
-    pages = {"/openapi.json": openapi}
+    pages = {"/openapi.json": HttpResponse([written(openapi)]), "/docs": docs_page(openapi), "/": docs_link()}
     calls = HttpCalls(
         beside.lifecycle,
         beside.connections,

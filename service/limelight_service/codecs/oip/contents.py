@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from limelight.base.counts import counted
 from limelight_bundle.errors import InputError, Path, TooLargeError
 from limelight_bundle.values import Array
 from limelight_service.codecs.oip.datatypes import BYTES, DATA_TYPES, DataType
@@ -62,7 +63,7 @@ def checked_inputs(names: Sequence[str], inputs: Iterable[InputTensor]) -> Seque
     for each in inputs:
         if found and len(found[0].array) != len(each.array):
             rows = len(found[0].array)
-            raise InputError((*each.path, "shape"), f"has {len(each.array)} rows; inputs[0] has {rows}")
+            raise InputError((*each.path, "shape"), f"has {counted(len(each.array), 'row')}; inputs[0] has {rows}")
         found.append(each)
     return found
 
@@ -139,7 +140,9 @@ def _strings(raw: bytes, shape: tuple[int, ...], path: Path) -> Array:
         place = end + length
         found[number] = raw[end:place]
     if place != len(raw):
-        raise InputError(path, f"has {len(raw)} bytes; the {count} elements of shape {list(shape)} take {place}")
+        raise InputError(
+            path, f"has {len(raw)} bytes; the {counted(count, 'element')} of shape {list(shape)} take {place}"
+        )
     return shaped(found, shape, path)
 
 
@@ -152,7 +155,7 @@ def _typed(contents: pb.InferTensorContents, kind: DataType, shape: tuple[int, .
     values = getattr(contents, kind.field)
     path, count = (*path, kind.field), math.prod(shape)
     if len(values) != count:
-        raise InputError(path, f"has {len(values)} elements; shape {list(shape)} needs {count}")
+        raise InputError(path, f"has {counted(len(values), 'element')}; shape {list(shape)} needs {count}")
     if kind is BYTES:
         return bytes_array(values, shape, path)
     array = np.array(values, np.int64 if kind.dtype.kind in "iu" else kind.dtype)

@@ -25,7 +25,13 @@ from limelight_service.frontend.http.connection import Connection
 from limelight_service.frontend.http.exchange import TIMEOUT_HEADER, HttpCalls
 from limelight_service.frontend.http.failures import Failure, body_at
 from limelight_service.frontend.http.heads import CheckedHeads
-from limelight_service.frontend.http.methods import INFERENCE_LENGTH_HEADER, JSON, JSON_LENGTH_HEADER, HttpMethod
+from limelight_service.frontend.http.methods import (
+    INFERENCE_LENGTH_HEADER,
+    JSON,
+    JSON_LENGTH_HEADER,
+    HttpMethod,
+    HttpResponse,
+)
 from limelight_service.frontend.status import REQUEST_ID_KEY
 from limelight_service.platform.addresses import address_of, check_free
 from limelight_service.platform.descriptors import room_for
@@ -68,7 +74,7 @@ class HttpServer:
         access: Access,
         calls: HttpCalls,
         methods: Sequence[HttpMethod],
-        pages: Mapping[str, bytes],
+        pages: Mapping[str, HttpResponse],
         is_ready: Callable[[], bool],
     ) -> None:
         self._settings = settings
@@ -76,7 +82,7 @@ class HttpServer:
         register_url_convertor("name", _NameConvertor())
         routes = [
             *(Route(each.path, calls.endpoint(each), methods=[each.verb]) for each in methods),
-            Route("/healthz", _always(b'{"status":"alive"}')),
+            Route("/healthz", _always(HttpResponse([b'{"status":"alive"}']))),
             Route("/readyz", _ready(is_ready)),
             *(Route(path, _always(page)) for path, page in pages.items()),
         ]
@@ -206,9 +212,11 @@ def _listener(host: str, port: int, *, shared: bool) -> socket.socket:
     return listener
 
 
-def _always(page: bytes) -> _Page:
+def _always(page: HttpResponse) -> _Page:
+    headers = {**page.headers, "content-type": page.media_type}  # as it is: Starlette adds a character set to texts
+
     async def answer(_: Request) -> Response:
-        return Response(page, media_type=JSON)
+        return Response(b"".join(map(bytes, page.parts)), page.status, headers)
 
     return answer
 
@@ -228,7 +236,7 @@ def _no_route(path: str, error: HTTPException) -> Response:
     if error.status_code == 405:
         message = f"the path takes {headers.get('Allow', 'another method')}"
     else:
-        message = "there is no such path; /openapi.json lists those there are"
+        message = "there is no such path; /docs and /openapi.json list those there are"
     code = grpc.StatusCode.UNIMPLEMENTED if error.status_code == 405 else grpc.StatusCode.NOT_FOUND
     failure = Failure(error.status_code, code, message, [])
     return Response(orjson.dumps(body_at(path, failure)), error.status_code, headers, JSON)

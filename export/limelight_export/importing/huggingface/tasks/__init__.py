@@ -1,5 +1,6 @@
 """The tasks of imported models, and which of them a checkpoint was trained for."""
 
+from limelight.base.suggestions import similar
 from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.architectures.architecture import Architecture
 from limelight_export.importing.huggingface.checkpoint import Checkpoint
@@ -38,6 +39,7 @@ def task_of(checkpoint: Checkpoint, architecture: Architecture, wanted: str = ""
         if wanted not in possible:
             raise CheckpointError(
                 f"{architecture.title} cannot be imported for {wanted!r}; it can be for {', '.join(possible)}"
+                f"{similar(wanted, possible)}"
             )
         return possible[wanted]
     saved_for = _saved_for(checkpoint)

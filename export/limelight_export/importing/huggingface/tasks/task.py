@@ -17,7 +17,7 @@ class ImportOptions:
     """Options of an import.
 
     Attributes:
-        name: of the model in the repository; empty for the folder's name.
+        name: of the model in the repository; empty for that of the checkpoint.
         pooling: how an embedding is made of the tokens' vectors, for a checkpoint that does not state it.
         examples: texts for the server's self-test; empty for texts of this repository. The two texts of a pair are
             separated by a tab.

@@ -3,7 +3,7 @@
 import math
 import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from limelight_bundle.descriptions import ModelDescription
@@ -81,6 +81,17 @@ class StepRunner(Protocol):
         """Generate a token of every row. Returns tokens, answers, and errors of rows that nobody waits for."""
 
 
+@dataclass
+class FirstRun:
+    """Measured before callers wait, for the first wait estimates. Not known where 0.
+
+    place: seconds of a worker for each place of a batch, or of rows that join. step: of a decode step of one row.
+    """
+
+    place: float = 0.0
+    step: float = 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """One version of a model, loaded. Equal only to itself.
@@ -99,6 +110,7 @@ class Model:
         limits: of the runs of each graph.
         chunks: computes the model's maps chunk by chunk, scheduled as a model of its own; None in that one itself.
         shrink: gives back memory that the runtime has kept of its largest batches.
+        first_run: what a sample took, once the model is warmed up.
     """
 
     name: str
@@ -120,6 +132,7 @@ class Model:
     limits: tuple[RunLimit, ...] = ()
     chunks: "Model | None" = None
     shrink: Callable[[], None] = lambda: None
+    first_run: FirstRun = field(default_factory=FirstRun)
 
     @property
     def generates(self) -> bool:

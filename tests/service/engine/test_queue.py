@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from limelight_bundle.reader import BundleFolder
 from limelight_service.engine.jobs import Job, RowEvent, detached_call
-from limelight_service.engine.model import Model
+from limelight_service.engine.model import FirstRun, Model
 from limelight_service.engine.policy import Policy
+from limelight_service.engine.runtime.warm_up import warm_up
 from limelight_service.engine.scheduling.queue import Scheduler, Work
 from limelight_service.engine.types import Query
 from tests.kit import bundles
@@ -44,6 +45,18 @@ def taken(queue: Scheduler, now: float = 0.0) -> Work:
     assert work is not None
     assert not dropped
     return work
+
+
+def test_the_first_estimate_is_what_the_warm_up_took(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    quick = replace(a_model(models), first_run=FirstRun())
+    warm_up(quick, folders["tiny"])
+    assert 0 < quick.first_run.place < 0.25
+    for first, expected in ((FirstRun(1e-6), 100 * 5e-6), (FirstRun(1e-2), 100 * 5e-2), (FirstRun(), 100 * 5e-4)):
+        queue, model = Scheduler(1), replace(quick, first_run=first)
+        queue.add(model, jobs(model, folders["tiny"], tickets, *[5] * 100))
+        assert queue.waiting_seconds() == pytest.approx(expected)
 
 
 def test_models_take_turns_by_the_time_they_took(

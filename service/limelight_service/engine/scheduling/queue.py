@@ -108,6 +108,10 @@ class ModelQueue:
     began: float | None = None
     expected: float = 0.0
 
+    def __post_init__(self) -> None:
+        first = self.model.first_run
+        self.cost.prior, self.steps.prior = first.place or self.cost.prior, first.step or self.steps.prior
+
     @property
     def live(self) -> int:
         """Rows that generate."""

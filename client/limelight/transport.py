@@ -109,8 +109,8 @@ def check_metadata(metadata: Sequence[tuple[str, str | bytes]]) -> None:
 
 
 def channel_options(settings: Settings) -> Sequence[tuple[str, int | str]]:
-    """Return channel options; the user's come last and override the client's."""
-    return (
+    """Return channel options, each name once (gRPC takes the first of several): the user's override the client's."""
+    own = (
         *((("grpc.enable_http_proxy", 0),) if is_direct(settings.target) else ()),
         ("grpc.max_receive_message_length", settings.max_response_bytes + _MARGIN_BYTES),
         ("grpc.max_send_message_length", -1),
@@ -120,8 +120,8 @@ def channel_options(settings: Settings) -> Sequence[tuple[str, int | str]]:
         ("grpc.max_reconnect_backoff_ms", 5000),
         ("grpc.service_config", service_config(settings.attempts, balanced=has_several_addresses(settings.target))),
         *settings.security.options(encrypted=settings.channel_credentials is not None),
-        *settings.options,
     )
+    return tuple({**dict(own), **dict(settings.options)}.items())
 
 
 def service_config(attempts: int, *, balanced: bool = False) -> str:
@@ -131,7 +131,9 @@ def service_config(attempts: int, *, balanced: bool = False) -> str:
     only the caller knows whether to wait.
 
     Args:
-        balanced: calls take turns over the addresses of the target, and not the first that answers.
+        balanced: calls take turns over the addresses of the target, and not the first that answers. An address is left
+            out while its server says that it is not ready, as it does before it stops; gRPC asks for that only where
+            calls take turns.
     """
     policy = {
         "maxAttempts": attempts,
@@ -145,7 +147,7 @@ def service_config(attempts: int, *, balanced: bool = False) -> str:
         method["retryPolicy"] = policy
     config: dict[str, object] = {"methodConfig": [method]}
     if balanced:
-        config["loadBalancingConfig"] = [{"round_robin": {}}]
+        config |= {"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}
     return json.dumps(config)
 
 

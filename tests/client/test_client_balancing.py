@@ -1,19 +1,24 @@
 """Calls take turns over the servers that a target names, and only where it names several."""
 
 import asyncio
+import json
 import socket
 import struct
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import limelight
 from limelight.targets import has_several_addresses
+from limelight.transport import service_config
+from limelight_service.frontend.transport import health
 from tests.kit.forwarder import Forwarder
+from tests.kit.serving import serving
 
 CALLS = 20
 
@@ -56,6 +61,33 @@ def test_calls_take_turns_over_a_list_of_addresses_and_none_goes_to_one_that_is_
     before = counts(two[0])[0]
     ask(kind, target)
     assert counts(two[0])[0] - before == CALLS
+
+
+@pytest.mark.parametrize("kind", [limelight.Client, limelight.AsyncClient])
+def test_options_of_the_caller_override_those_of_the_client(two: tuple[Forwarder, Forwarder], kind: Any) -> None:
+    config = ("grpc.service_config", '{"loadBalancingConfig": [{"pick_first": {}}]}')
+    ask(kind, "ipv4:" + ",".join(each.target for each in two), options=[config])
+    assert sorted(counts(*two)) == [0, CALLS]
+
+
+@pytest.mark.parametrize("kind", [limelight.Client, limelight.AsyncClient])
+def test_no_call_goes_to_a_server_that_says_it_is_not_ready(server: Forwarder, tmp_path: Path, kind: Any) -> None:
+    with serving(tmp_path) as empty:
+        ask(kind, f"ipv4:{empty.server.address},{server.target}", attempts=1)
+    assert len(server.requests) == CALLS
+
+
+def test_servers_that_too_many_watch_are_called_all_the_same(
+    two: tuple[Forwarder, Forwarder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "_MOST_WATCHING", 0)
+    ask(limelight.Client, "ipv4:" + ",".join(each.target for each in two), attempts=1)
+    assert sum(counts(*two)) == CALLS
+
+
+def test_the_service_config_of_the_docs_is_the_clients() -> None:
+    text = (Path(__file__).parents[2] / "docs/calling.md").read_text(encoding="utf-8")
+    assert json.loads(text.split("```json\n")[1].split("```")[0]) == json.loads(service_config(4, balanced=True))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a second address of this machine")

@@ -67,7 +67,9 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     async def Watch(self, request: Any, context: Any) -> AsyncGenerator[Any, None]:
         """Tell the status of a service, and again whenever it changes."""
         if self._watching >= _MOST_WATCHING:
-            await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watch already; use Check")
+            # Clients of gRPC that check health take this code for a server that is well, and any other for one that
+            # is not, to which they send no call (gRPC's proposal A17).
+            await abort(context, grpc.StatusCode.UNIMPLEMENTED, "too many watch already; use Check")
         told = None
         self._watching += 1
         try:

@@ -126,6 +126,8 @@ class AsyncClient(Connection):
             channel, _ = self._connected()
             return bool(await health.check(channel)(None, timeout=self._timeout(timeout)))
         except grpc.RpcError as error:
+            if health.says_not_ready(error):
+                return False
             raise await asyncio.to_thread(transport.failure, error, self._settings) from None
 
     async def close(self) -> None:

@@ -37,7 +37,7 @@ class Client(Connection):
             Without `ca`, `cert` and `tls` the connection is not encrypted.
         credentials: gRPC's channel credentials, in place of `ca`, `cert`, `key` and `tls`.
         metadata: metadata of every call.
-        options: gRPC channel options; they override the client's.
+        options: gRPC channel options; they override the client's, a service config as a whole.
 
     A failed call raises a subclass of `limelight.Error`. Arguments that cannot be sent raise InputError (a subclass,
     and a ValueError), ValueError or TypeError.
@@ -198,6 +198,8 @@ class Client(Connection):
         try:
             return bool(health.check(self._channel)(None, timeout=self._start_call(timeout)))
         except grpc.RpcError as error:
+            if health.says_not_ready(error):
+                return False
             raise transport.failure(error, self._settings) from None
 
     def close(self) -> None:

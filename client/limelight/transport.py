@@ -109,9 +109,11 @@ def check_metadata(metadata: Sequence[tuple[str, str | bytes]]) -> None:
 
 
 def channel_options(settings: Settings) -> Sequence[tuple[str, int | str]]:
-    """Return channel options, each name once (gRPC takes the first of several): the user's override the client's."""
+    """Return channel options, each name once (gRPC takes the first of several): the user's override the client's.
+
+    Only what keeps an unencrypted token from a proxy, and the name of a certificate, is not overridden.
+    """
     own = (
-        *((("grpc.enable_http_proxy", 0),) if is_direct(settings.target) else ()),
         ("grpc.max_receive_message_length", settings.max_response_bytes + _MARGIN_BYTES),
         ("grpc.max_send_message_length", -1),
         ("grpc.per_rpc_retry_buffer_size", _RETRY_BUFFER_BYTES),
@@ -119,9 +121,12 @@ def channel_options(settings: Settings) -> Sequence[tuple[str, int | str]]:
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 5000),
         ("grpc.service_config", service_config(settings.attempts, balanced=has_several_addresses(settings.target))),
+    )
+    fixed = (
+        *((("grpc.enable_http_proxy", 0),) if is_direct(settings.target) else ()),
         *settings.security.options(encrypted=settings.channel_credentials is not None),
     )
-    return tuple({**dict(own), **dict(settings.options)}.items())
+    return tuple(dict((*own, *settings.options, *fixed)).items())
 
 
 def service_config(attempts: int, *, balanced: bool = False) -> str:

@@ -6,8 +6,10 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ import limelight
 from limelight.targets import has_several_addresses
 from limelight.transport import service_config
 from limelight_service.frontend.transport import health
+from tests.kit import bundles
 from tests.kit.forwarder import Forwarder
-from tests.kit.serving import serving
+from tests.kit.serving import eventually, free_port, serving
 
 CALLS = 20
 
@@ -74,7 +77,37 @@ def test_options_of_the_caller_override_those_of_the_client(two: tuple[Forwarder
 def test_no_call_goes_to_a_server_that_says_it_is_not_ready(server: Forwarder, tmp_path: Path, kind: Any) -> None:
     with serving(tmp_path) as empty:
         ask(kind, f"ipv4:{empty.server.address},{server.target}", attempts=1)
+        with limelight.Client(f"ipv4:{empty.server.address},{empty.server.address}", timeout=20) as nobody:
+            assert not nobody.ready()
     assert len(server.requests) == CALLS
+
+
+def test_no_call_is_lost_without_retries_while_servers_restart_in_turn(tmp_path: Path) -> None:
+    bundles.tiny(tmp_path)
+    ended = threading.Event()
+    ports = [free_port(), free_port()]
+
+    def call(target: str) -> None:
+        with limelight.Client(target, timeout=20, attempts=1) as client:
+            while not ended.is_set():
+                client.predict("tiny", {"text": "a"})
+
+    with ExitStack() as last, ThreadPoolExecutor(1) as threads:
+        running = [ExitStack() for _ in ports]
+        for each, port in zip(running, ports, strict=True):
+            last.callback(each.close)
+            each.enter_context(serving(tmp_path, port=port, drain_seconds=0.5))
+        calls = threads.submit(call, "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports))
+        try:
+            for each, port in zip(running, ports, strict=True):
+                each.close()
+                each.enter_context(serving(tmp_path, port=port, drain_seconds=0.5))
+                with limelight.Client(f"127.0.0.1:{port}") as ready:
+                    assert eventually(ready.ready)
+                time.sleep(1.0)  # clients find it again
+        finally:
+            ended.set()
+        calls.result(timeout=30)
 
 
 def test_servers_that_too_many_watch_are_called_all_the_same(

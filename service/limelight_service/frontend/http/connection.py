@@ -66,8 +66,11 @@ class Connection(H11Protocol):
 
     @property
     def _goes_on(self) -> bool:
-        """True where another request may come after this one, for all that caller and server have said."""
-        is_last = CLOSE_HEADER in self.headers or self.scope["http_version"] == "1.0"
+        """True where more may come after this request, for all that caller and server have said.
+
+        HTTP/1.0 has one request a connection, and no chunks: where one that has them ends, nobody knows.
+        """
+        is_last = CLOSE_HEADER in self.headers or (self.scope["http_version"] == "1.0" and not self._is_chunked)
         return self.cycle.more_body or (self.cycle.keep_alive and not is_last)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -96,12 +96,12 @@ def test_no_call_is_lost_without_retries_while_servers_restart_in_turn(tmp_path:
         running = [ExitStack() for _ in ports]
         for each, port in zip(running, ports, strict=True):
             last.callback(each.close)
-            each.enter_context(serving(tmp_path, port=port, drain_seconds=0.5))
+            each.enter_context(serving(tmp_path, port=port, drain_seconds=3.0))
         calls = threads.submit(call, "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports))
         try:
             for each, port in zip(running, ports, strict=True):
                 each.close()
-                each.enter_context(serving(tmp_path, port=port, drain_seconds=0.5))
+                each.enter_context(serving(tmp_path, port=port, drain_seconds=3.0))
                 with limelight.Client(f"127.0.0.1:{port}") as ready:
                     assert eventually(ready.ready)
                 time.sleep(1.0)  # clients find it again

@@ -182,7 +182,7 @@ def test_a_seed_is_the_instances_own(ask: Ask, server: Forwarder):
         ask("attend", "tiny", instances, seed=seed)
         assert sent() == expected
     assert own.seed == 3, "the caller's own message is not changed"
-    with pytest.raises(ValueError, match="1 seeds for 2 instances"):
+    with pytest.raises(ValueError, match="1 seed for 2 instances"):
         ask("predict", "tiny", instances, seed=[1])
     for seed in (-1, 2**64):
         with pytest.raises(ValueError, match=rf"a seed is from 0 to 2\*\*64 - 1, not {seed}"):

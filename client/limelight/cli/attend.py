@@ -95,6 +95,7 @@ def attend(
     encoding: options.WireEncoding = options.Encoding.float32,
     mask_heads: options.MaskedHeads = None,
     uniform: options.UniformMaps = None,
+    look_away: options.LookedAway = None,
     words: WordsAlone = False,
     hide_special: HideSpecial = False,
     times: Times = False,
@@ -167,7 +168,7 @@ def attend(
             "top_k": top_k,
             "sequences": sequences,
             "encoding": encoding.value,
-            "interventions": read_interventions(mask_heads or (), uniform or ()),
+            "interventions": read_interventions(mask_heads, uniform, look_away),
         }
         if file is not None:
             return answer_file(file, out, description, lambda inputs: client.attend_many(model, inputs, **asked))

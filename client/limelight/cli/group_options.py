@@ -29,11 +29,12 @@ def read_groups(arguments: Sequence[str], label_set: str) -> Sequence[Grouping]:
         name, equals, place = argument.partition("=")
         if not equals or not name:
             raise CommandError(f"a group is NAME=PLACE, not {argument!r}", status=2)
-        groups.setdefault(name, []).extend(_members(place))
+        groups.setdefault(name, []).extend(read_members(place))
     return [Grouping(groups=groups, label_set=label_set)] if groups else []
 
 
-def _members(place: str) -> list[Member]:
+def read_members(place: str) -> list[Member]:
+    """Parse entries of an axis. Raises CommandError for a value that names none."""
     if span := _SPAN.fullmatch(place):
         start, end, part = int(span["start"]), int(span["end"]), span["part"]
         match part:

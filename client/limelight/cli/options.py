@@ -137,6 +137,15 @@ UniformMaps = Annotated[
     list[str] | None,
     typer.Option("--uniform", metavar="MAP[:HEAD]", help="Answer with equal weights in this map or head. Repeatable."),
 ]
+LookedAway = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--look-away",
+        metavar="MAP=PLACE",
+        help="Answer without looking at a part: START:END in the text, #INDEX or #START:END for entries, or an input's "
+        "name. Repeatable.",
+    ),
+]
 
 
 def check_file(file: Path | None, out: Path | None, others: Iterable[object]) -> None:

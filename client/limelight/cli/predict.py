@@ -36,6 +36,7 @@ def predict(
     max_classes: options.MaxClasses = 0,
     mask_heads: options.MaskedHeads = None,
     uniform: options.UniformMaps = None,
+    look_away: options.LookedAway = None,
     file: options.InputFile = None,
     out: options.AnswerFile = None,
     as_document: options.Json = False,
@@ -53,7 +54,7 @@ def predict(
             "truncate": truncate,
             "seed": seed,
             "max_classes": max_classes,
-            "interventions": read_interventions(mask_heads or (), uniform or ()),
+            "interventions": read_interventions(mask_heads, uniform, look_away),
         }
         if file is not None:
             return answer_file(file, out, description, lambda inputs: client.predict_many(model, inputs, **asked))

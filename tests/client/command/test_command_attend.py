@@ -88,6 +88,9 @@ def test_a_group_is_a_place_in_the_text_entries_or_an_input(run: Run, server: Fo
     expected = values_pb2.Group(name="subject", **group)
     assert asked.key_groups == [attention_pb2.Grouping(label_set="tokens", groups=[expected])]
     assert asked.query_groups[0].groups[0].name == "q"
+    run("predict", "tiny", "x", "--look-away", f"encoder.0.self={place}")
+    (change,) = server.requests[-1].instances[0].interventions
+    assert change.map == "encoder.0.self" and change.key_factor == values_pb2.KeyFactor(keys=values_pb2.Group(**group))
 
 
 def test_a_group_that_is_named_twice_is_the_union_of_its_places(run: Run, server: Forwarder):

@@ -56,6 +56,7 @@ from tests.kit.forwarder import Forwarder
         ),
         (["predict", "tiny", "x", "--uniform", "encoder.0.self"], 1, r"limelight: .*interventions\[0\].uniform .*"),
         (["predict", "tiny", "x", "--mask-head", "self"], 2, "limelight: --mask-head takes MAP:HEAD, .*"),
+        (["predict", "tiny", "x", "--look-away", "4:7"], 2, "limelight: --look-away takes MAP=PLACE, .*"),
         (["predict", "tiny", "x", "--seed", str(2**70)], 1, "limelight: a seed is from 0 to .*"),
         (["bench", "tiny", "--seconds", "1", "-n", "2"], 2, "limelight: give either --seconds or --requests"),
         (["bench", "nope", "x"], 1, "limelight: NOT_FOUND: .*"),

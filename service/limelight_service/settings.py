@@ -1,6 +1,7 @@
 """The server's settings: what can be set, what it means, and which values it takes."""
 
 import math
+import re
 from dataclasses import Field, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -11,6 +12,7 @@ from limelight_service.platform.machine import available_cores, available_memory
 
 _MEBIBYTE = 2**20
 _LARGEST_MESSAGE = 2**31 - 1
+_PARTS = re.compile(r",(?=[^,/]*=)")  # a comma of a folder's name has no name of a model behind it
 
 
 class Group(StrEnum):
@@ -28,13 +30,18 @@ class Group(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """Meaning and valid values of a setting. group: None for a limit that only programs set."""
+    """Meaning and valid values of a setting.
+
+    group: None for a limit that only programs set. is_list: parts with commas between them; its flag may stand several
+    times, for a part each.
+    """
 
     summary: str
     group: Group | None = None
     minimum: float = -math.inf
     maximum: float = math.inf
     choices: tuple[str, ...] = ()
+    is_list: bool = False
 
 
 def _setting(group: Group, default: Any, summary: str, **rule: Any) -> Any:
@@ -54,6 +61,12 @@ class Settings:
     """
 
     repository: str = _setting(Group.MODELS, "", "Folder of models: REPOSITORY/<model>/<version>/.")
+    model: str = _setting(
+        Group.MODELS,
+        "",
+        "A model in a folder of its own, a bundle or its version folders, as dates=/mnt/models; several with commas.",
+        is_list=True,
+    )
     model_control: str = _setting(
         Group.MODELS,
         "none",
@@ -322,6 +335,12 @@ class Settings:
         minimum=1024,
         maximum=2**40,
     )
+
+    @property
+    def models(self) -> list[tuple[str, str]]:
+        """Names and folders of the models that are given one by one."""
+        parts = [each.partition("=") for each in _PARTS.split(self.model) if each]
+        return [(name.strip(), folder.strip()) for name, _, folder in parts]
 
     @property
     def devices(self) -> tuple[int, ...]:

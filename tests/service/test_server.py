@@ -281,7 +281,11 @@ def test_each_request_is_one_line_with_its_id_and_without_its_content(repository
 @pytest.mark.parametrize(
     ("flags", "status", "says"),
     [
-        ((), 2, "--repository"),
+        ((), 2, "Give --repository DIR, or --model NAME=FOLDER"),
+        (("--model", "tiny=/nowhere/at/all"), 1, "the folder /nowhere/at/all of the model tiny cannot be read"),
+        (("--model", "tiny"), 2, "model is 'tiny'; give NAME=FOLDER"),
+        (("--model", "tiny=/a", "--model", "tiny=/b"), 2, "which names tiny twice"),
+        (("--model", "tiny=/usr"), 1, "has no bundle.json, and no version as 1/bundle.json"),
         (("--repository", "/nowhere/at/all"), 1, "/nowhere/at/all"),
         (("--port", "many"), 2, "--port"),
         (("--port", "70000"), 2, "--port is 70000"),

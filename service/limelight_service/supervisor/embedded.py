@@ -6,7 +6,6 @@ tokens, limits of arriving requests, health, metrics page) is the host's to prov
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
@@ -118,7 +117,7 @@ async def embedded(settings: Settings) -> AsyncIterator[EmbeddedServer]:
         LimelightError: the repository cannot be read, or the provider cannot be had.
     """
     async with AsyncExitStack() as stack:
-        metrics, desired = Metrics(), DesiredState(Path(settings.repository))
+        metrics, desired = Metrics(), DesiredState(settings)
         checks = checks_for(settings)
         stack.callback(checks.close)
         host = await stack.enter_async_context(running_engine(settings, metrics, checks))

@@ -108,7 +108,7 @@ async def running_in_process(settings: Settings, checks: Checks | None = None) -
         LimelightError: a port is taken, the repository cannot be read, or the provider cannot be had.
     """
     async with AsyncExitStack() as stack:
-        metrics, desired = Metrics(), DesiredState(Path(settings.repository))
+        metrics, desired = Metrics(), DesiredState(settings)
         metrics_port = 0
         if settings.metrics_port:
             exposed = MetricsServer(settings.metrics_host, settings.metrics_port, lambda: [metrics.snapshot()])

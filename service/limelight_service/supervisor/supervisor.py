@@ -73,7 +73,7 @@ class Supervisor(Served):
         super().__init__(settings, port, http_port, 0)
         self._frontends, self._engines = settings.frontends, len(settings.devices)
         self._metrics = Metrics()
-        self._desired = DesiredState(Path(settings.repository))
+        self._desired = DesiredState(settings)
         self._loop = asyncio.get_running_loop()
         self._children: dict[tuple[str, int], _Child] = {}
         self._past: list[Snapshot] = []  # of processes that ended

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from limelight_service.observability.counters import Join, Registry, Snapshot
+from limelight_service.observability.counters import Distribution, Join, Number, Registry, Snapshot
 from limelight_service.observability.observer import Depths, Rejection, Stage
 from limelight_service.observability.statistics import Statistics
 
@@ -35,16 +35,24 @@ CODES = (
 
 
 class MethodMetrics:
-    """The metrics of one gRPC method, their children looked up once. For one event loop."""
+    """The metrics of one gRPC method, their children looked up once. For one event loop.
+
+    Calls that arrived are there at zero; what is counted of their ends is there, at zero for every code, from the first
+    call on: of 35 methods that nobody calls it would be nine tenths of the page.
+    """
 
     def __init__(self, metrics: "Metrics", kind: str, service: str, method: str) -> None:
-        labels = (kind, service, method)
-        self._started = metrics.started.child(*labels)
-        self._handled = {code: metrics.handled.child(*labels, code) for code in CODES}
-        self._seconds = metrics.handling.child(*labels)
+        self._metrics = metrics
+        self._labels = (kind, service, method)
+        self._started = metrics.started.child(*self._labels)
+        self._handled: dict[str, Number] = {}
+        self._seconds: Distribution
 
     def begin(self) -> None:
         """Count a call that arrived."""
+        if not self._handled:
+            self._seconds = self._metrics.handling.child(*self._labels)
+            self._handled = {code: self._metrics.handled.child(*self._labels, code) for code in CODES}
         self._started.value += 1
 
     def end(self, code: str, seconds: float, trace: str = "") -> None:
@@ -143,7 +151,7 @@ class Metrics:
             self._rejected.child(reason.value)
 
     def methods(self, kind: str, service: str, names: Iterable[str]) -> dict[str, MethodMetrics]:
-        """Create the metrics of methods, at zero for every code."""
+        """Create the metrics of methods."""
         return {name: MethodMetrics(self, kind, service, name) for name in names}
 
     def stage(self, model: str, stage: Stage, seconds: float) -> None:

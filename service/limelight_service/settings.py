@@ -390,9 +390,22 @@ class Settings:
         """Bytes that the check of a bundle may take: as set, or three quarters of this process's memory."""
         return self.max_check_bytes or available_memory() * 3 // 4
 
+    @property
+    def taken(self) -> dict[str, int]:
+        """What is taken of this machine: cores, and memory and shares of it in bytes, settled where a setting is 0."""
+        return {
+            "cores": self.core_count,
+            "memory_bytes": available_memory(),
+            "held_bytes": self.held_bytes,
+            "arriving_bytes": self.arriving_bytes,
+            "run_bytes": self.run_bytes,
+            "check_bytes": self.check_bytes,
+            "preprocess_threads": self.preprocess_count,
+        }
+
     def to_toml(self) -> str:
-        """Write the settings as a TOML file that `load_settings` reads back."""
-        lines = []
+        """Write the settings as a TOML file that `load_settings` reads back, and in comments what they take here."""
+        lines = ["# Taken of this machine: ", ", ".join(f"{name} {value}" for name, value in self.taken.items()), "\n"]
         for each in public_settings():
             lines += [f"# {each.metadata['rule'].summary}\n", tomli_w.dumps({each.name: getattr(self, each.name)})]
         return "".join(lines)

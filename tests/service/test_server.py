@@ -1,6 +1,7 @@
 """A server as a whole: starting, being scraped and logged, refusing what it cannot take, stopping in order."""
 
 import json
+import re
 import signal
 import threading
 import time
@@ -42,6 +43,8 @@ def test_calls_show_in_the_metrics(repository: Path) -> None:
             inside = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
             return scrape(port)[f"{name}{{{inside}}}"]
 
+        assert [name for name in scrape(port) if name.startswith(f'limelight_build_info{{grpc="{grpc.__version__}"')]
+        assert counted("limelight_taken", what="cores") == running.server.settings.core_count
         unary = {"grpc_type": "unary", "grpc_service": "limelight.v1.AttentionService", "grpc_method": "Attend"}
         assert counted("grpc_server_started_total", **unary) == 0
         assert not [name for name in scrape(port) if name.startswith(("grpc_server_handled", "grpc_server_handling"))]
@@ -310,3 +313,4 @@ def test_the_settings_that_would_be_used_can_be_printed(tmp_path: Path) -> None:
         assert running.wait(timeout=60) == 0
     assert "port = 99\n" in printed
     assert "grace_seconds = 7.0\n" in printed
+    assert re.match(r"# Taken of this machine: cores \d+, memory_bytes \d+, held_bytes \d+", printed)

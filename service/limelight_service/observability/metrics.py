@@ -1,10 +1,11 @@
 """The metrics of a process: calls, stages, batches, queues and models. No label is one that a caller can invent."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from limelight_service.observability.counters import Distribution, Join, Number, Registry, Snapshot
 from limelight_service.observability.observer import Depths, Rejection, Stage
 from limelight_service.observability.statistics import Statistics
+from limelight_service.platform import usage
 
 SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 MODEL_READY = "limelight_model_ready"
@@ -147,6 +148,22 @@ class Metrics:
             (),
             Join.MIN,
         )
+        self._build = own.gauge(
+            "limelight_build_info",
+            "1, with the versions of the server and of what it runs on.",
+            ("version", "python", "onnxruntime", "grpc"),
+            Join.MAX,
+        )
+        self._taken = own.gauge(
+            "limelight_taken", "Cores, bytes of memory and limits that the server works with.", ("what",), Join.MAX
+        )
+        self._usage = {
+            usage.CPU: own.counter(usage.CPU, "Processor time of all processes, in seconds.", ()),
+            usage.MEMORY: own.gauge(usage.MEMORY, "Memory of all processes; shared pages count in each.", ()),
+            usage.STARTED: own.gauge(usage.STARTED, "Start of the first process, since 1970.", (), Join.MIN),
+            usage.OPEN: own.gauge(usage.OPEN, "Descriptors of the process with most.", (), Join.MAX),
+            usage.MOST_OPEN: own.gauge(usage.MOST_OPEN, "Descriptors that a process may have.", (), Join.MIN),
+        }
         for reason in Rejection:
             self._rejected.child(reason.value)
 
@@ -257,6 +274,15 @@ class Metrics:
         """So many lines of the log were dropped."""
         self._dropped.child().add(lines)
 
+    def build(self, version: str, python: str, onnxruntime: str, grpc: str) -> None:
+        """The server has these versions."""
+        self._build.child(version, python, onnxruntime, grpc).set(1)
+
+    def taken(self, amounts: Mapping[str, int]) -> None:
+        """The server works with so many cores, bytes and so on."""
+        for what, amount in amounts.items():
+            self._taken.child(what).set(amount)
+
     def processes(self, role: str, ready: int) -> None:
         """So many processes of a role are ready now."""
         self._processes.child(role).set(ready)
@@ -274,4 +300,6 @@ class Metrics:
             for model, (waiting, calls) in depths().items():
                 self._queue.child(model).set(waiting)
                 self._in_flight.child(model).set(calls)
+        for name, value in usage.process_usage().items():
+            self._usage[name].child().set(value)
         return self._registry.snapshot()

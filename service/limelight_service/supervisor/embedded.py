@@ -25,6 +25,7 @@ from limelight_service.frontend.transport.calls import serialised
 from limelight_service.frontend.transport.methods import StreamMethod, UnaryMethod
 from limelight_service.hosting.local import LocalEngine
 from limelight_service.hosting.running import running_engine
+from limelight_service.observability.build import tell_build
 from limelight_service.observability.counters import Snapshot
 from limelight_service.observability.metrics import Metrics
 from limelight_service.security.quotas import Quotas
@@ -118,6 +119,7 @@ async def embedded(settings: Settings) -> AsyncIterator[EmbeddedServer]:
     """
     async with AsyncExitStack() as stack:
         metrics, desired = Metrics(), DesiredState(settings)
+        tell_build(metrics, settings)
         checks = checks_for(settings)
         stack.callback(checks.close)
         host = await stack.enter_async_context(running_engine(settings, metrics, checks))

@@ -57,26 +57,27 @@ class BundleFolder:
         check_stamps(self.path, self.stamps)
 
 
-def read_bundle(folder: Path, largest: int | None = None) -> BundleFolder:
+def read_bundle(folder: Path, largest: int | None = None, *, anywhere: bool = False) -> BundleFolder:
     """Read and check REPOSITORY/<model>/<version>.
 
     Args:
         largest: maximum total size of its files in bytes.
+        anywhere: a folder of another name is read too; its bundle has the name and version that it was written under.
     Raises:
         BundleError: names the file and the problem.
     """
     try:
-        return _read(Path(folder), largest)
+        return _read(Path(folder), largest, anywhere)
     except OSError as error:
         raise BundleError(f"it cannot be read: {error.strerror}") from error
 
 
-def _read(folder: Path, largest: int | None) -> BundleFolder:
+def _read(folder: Path, largest: int | None, anywhere: bool) -> BundleFolder:
     if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
         raise BundleError("the version's or the model's folder is not a regular folder")
     data, stamp = read_stamped(folder, BUNDLE_FILE, MAX_DESCRIPTION_BYTES)
     written = parse(data)
-    bundle = placed(written, folder)
+    bundle = placed(written, folder, anywhere=anywhere)
     files = frozenset(file.path for file in bundle.files)
     if len(files) < len(bundle.files) or len(files) > _MAX_FILES:
         raise BundleError(f"{BUNDLE_FILE} lists a file twice, or more than {_MAX_FILES} files")
@@ -107,11 +108,18 @@ def name_of(folder: Path) -> tuple[str, int]:
     return version.parent.name, int(version.name)
 
 
-def placed(bundle: bundle_pb2.Bundle, folder: Path) -> bundle_pb2.Bundle:
-    """Return a bundle with the name and version of its folder. Raises BundleError as `name_of` does."""
+def placed(bundle: bundle_pb2.Bundle, folder: Path, *, anywhere: bool = False) -> bundle_pb2.Bundle:
+    """Return a bundle with the name and version of its folder. Raises BundleError as `name_of` does.
+
+    anywhere: in a folder of another name a bundle keeps what it was written under.
+    """
     found = bundle_pb2.Bundle()
     found.CopyFrom(bundle)
-    found.description.name, found.description.version = name_of(folder)
+    try:
+        found.description.name, found.description.version = name_of(folder)
+    except BundleError:
+        if not anywhere:
+            raise
     return found
 
 

@@ -5,7 +5,7 @@ import inspect
 import logging
 import os
 from collections.abc import Callable, Coroutine
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -16,6 +16,7 @@ from limelight.base.streams import say
 from limelight_bundle.errors import LimelightError
 from limelight_service.configuration import SettingsError, ignored_variables, load_settings
 from limelight_service.platform.addresses import address_of
+from limelight_service.repository.folders import given
 from limelight_service.settings import Settings, public_settings
 
 if TYPE_CHECKING:
@@ -39,10 +40,15 @@ def serve(**flags: Any) -> None:
     if print_only:
         print(settings.to_toml(), end="")
         return
-    if not settings.repository:
-        raise CommandError("which models? Give --repository DIR", status=2)
-    if not Path(settings.repository).is_dir():
+    if not settings.repository and not settings.model:
+        raise CommandError("which models? Give --repository DIR, or --model NAME=FOLDER", status=2)
+    if settings.repository and not Path(settings.repository).is_dir():
         raise CommandError(f"the repository {settings.repository} is no folder")
+    try:
+        for name, folder in settings.models:
+            given(name, Path(folder))
+    except LimelightError as error:
+        raise CommandError(error.message) from error
     run(settings)
 
 
@@ -119,7 +125,7 @@ def _signature() -> inspect.Signature:
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
             annotation=Annotated[
-                Optional[type(each.default)],  # noqa: UP045 - made at run time
+                Optional[_kind(each)],  # noqa: UP045 - made at run time
                 typer.Option(
                     help=_help(each.metadata["rule"].summary, each.default),
                     show_default=False,  # the parameter's own is None: not given
@@ -140,6 +146,10 @@ def _signature() -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
+def _kind(setting: Field[Any]) -> Any:
+    return list[str] if setting.metadata["rule"].is_list else type(setting.default)
+
+
 def _help(summary: str, default: Any) -> str:
     if default == "" or default is False:
         return summary
@@ -147,8 +157,8 @@ def _help(summary: str, default: Any) -> str:
 
 
 def _metavar(name: str, kind: type) -> str | None:
-    if name == "repository":
-        return "DIR"
+    if name in ("repository", "model"):
+        return "DIR" if name == "repository" else "NAME=FOLDER"
     if name in ("tokens", "tls_cert", "tls_key", "tls_client_ca"):
         return "FILE"
     if name == "attention_signals":

@@ -10,6 +10,7 @@ from typing import Any
 
 from limelight.base.suggestions import similar
 from limelight_bundle.errors import LimelightError
+from limelight_bundle.names import is_model_name
 from limelight_service.platform.numbers import shown
 from limelight_service.security.exposure import exposed
 from limelight_service.settings import Rule, Settings, public_settings
@@ -48,8 +49,9 @@ def load_settings(
     for name, each in known.items():
         assert each.default is not MISSING
         kind, rule, variable = type(each.default), each.metadata["rule"], PREFIX + name.upper()
-        if flags.get(name) is not None:
-            values[name] = _check(flags[name], kind, rule, "--" + name.replace("_", "-"))
+        if (flag := flags.get(name)) is not None and flag != []:
+            told = ",".join(flag) if rule.is_list and not isinstance(flag, str) else flag
+            values[name] = _check(told, kind, rule, "--" + name.replace("_", "-"))
         elif name not in public:
             continue
         elif variable in environment and not _is_address(name, environment[variable]):
@@ -57,6 +59,7 @@ def load_settings(
         elif name in content:
             values[name] = _check(content[name], kind, rule, f"{file}: {name}")
     settings = Settings(**values)
+    _check_models(settings)
     if settings.max_instances > settings.queue_rows:
         raise SettingsError(
             f"max_instances is {settings.max_instances}, more than queue_rows ({settings.queue_rows}): such a call "
@@ -79,6 +82,19 @@ def load_settings(
     if problem is not None:
         raise SettingsError(problem)
     return settings
+
+
+def _check_models(settings: Settings) -> None:
+    names = set()
+    for name, folder in settings.models:
+        if not folder or not is_model_name(name):
+            raise SettingsError(
+                f"model is {settings.model!r}; give NAME=FOLDER, as dates=/mnt/models: a name is of lower-case "
+                "letters, digits, _ and -, at most 64"
+            )
+        if name in names:
+            raise SettingsError(f"model is {settings.model!r}, which names {name} twice")
+        names.add(name)
 
 
 def ignored_variables(environment: Mapping[str, str] | None = None) -> list[str]:

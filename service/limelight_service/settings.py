@@ -1,6 +1,7 @@
 """The server's settings: what can be set, what it means, and which values it takes."""
 
 import math
+import re
 from dataclasses import Field, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -11,6 +12,7 @@ from limelight_service.platform.machine import available_cores, available_memory
 
 _MEBIBYTE = 2**20
 _LARGEST_MESSAGE = 2**31 - 1
+_PARTS = re.compile(r",(?=[^,/]*=)")  # a comma of a folder's name has no name of a model behind it
 
 
 class Group(StrEnum):
@@ -28,13 +30,18 @@ class Group(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """Meaning and valid values of a setting. group: None for a limit that only programs set."""
+    """Meaning and valid values of a setting.
+
+    group: None for a limit that only programs set. is_list: parts with commas between them; its flag may stand several
+    times, for a part each.
+    """
 
     summary: str
     group: Group | None = None
     minimum: float = -math.inf
     maximum: float = math.inf
     choices: tuple[str, ...] = ()
+    is_list: bool = False
 
 
 def _setting(group: Group, default: Any, summary: str, **rule: Any) -> Any:
@@ -54,6 +61,12 @@ class Settings:
     """
 
     repository: str = _setting(Group.MODELS, "", "Folder of models: REPOSITORY/<model>/<version>/.")
+    model: str = _setting(
+        Group.MODELS,
+        "",
+        "A model in a folder of its own, a bundle or its version folders, as dates=/mnt/models; several with commas.",
+        is_list=True,
+    )
     model_control: str = _setting(
         Group.MODELS,
         "none",
@@ -324,6 +337,12 @@ class Settings:
     )
 
     @property
+    def models(self) -> list[tuple[str, str]]:
+        """Names and folders of the models that are given one by one."""
+        parts = [each.partition("=") for each in _PARTS.split(self.model) if each]
+        return [(name.strip(), folder.strip()) for name, _, folder in parts]
+
+    @property
     def devices(self) -> tuple[int, ...]:
         """Numbers of the devices: an engine serves each."""
         return tuple(int(each) for each in self.gpu_devices.split(","))
@@ -371,9 +390,22 @@ class Settings:
         """Bytes that the check of a bundle may take: as set, or three quarters of this process's memory."""
         return self.max_check_bytes or available_memory() * 3 // 4
 
+    @property
+    def taken(self) -> dict[str, int]:
+        """What is taken of this machine: cores, and memory and shares of it in bytes, settled where a setting is 0."""
+        return {
+            "cores": self.core_count,
+            "memory_bytes": available_memory(),
+            "held_bytes": self.held_bytes,
+            "arriving_bytes": self.arriving_bytes,
+            "run_bytes": self.run_bytes,
+            "check_bytes": self.check_bytes,
+            "preprocess_threads": self.preprocess_count,
+        }
+
     def to_toml(self) -> str:
-        """Write the settings as a TOML file that `load_settings` reads back."""
-        lines = []
+        """Write the settings as a TOML file that `load_settings` reads back, and in comments what they take here."""
+        lines = ["# Taken of this machine: ", ", ".join(f"{name} {value}" for name, value in self.taken.items()), "\n"]
         for each in public_settings():
             lines += [f"# {each.metadata['rule'].summary}\n", tomli_w.dumps({each.name: getattr(self, each.name)})]
         return "".join(lines)

@@ -79,6 +79,8 @@ def query(prometheus: str, expression: str) -> float:
         ('grpc_server_handled_total{grpc_method="Attend",grpc_code="OK"}', 3),
         ('grpc_server_handled_total{grpc_method="Predict",grpc_code="NOT_FOUND"}', 1),
         ('grpc_server_started_total{grpc_method="Generate"}', 0),
+        ('grpc_server_handled_total{grpc_method="Attend",grpc_code="INTERNAL"}', 0),
+        ('absent(grpc_server_handled_total{grpc_method="Generate"})', 1),
         ('grpc_server_handling_seconds_count{grpc_method="Attend"}', 3),
         ('limelight_stage_duration_seconds_count{stage="compute"}', 3),
         ('limelight_tokens_total{kind="real"}', 6),

@@ -185,7 +185,7 @@ def _find(kept: Path, folder: Path, settings: Settings) -> Passed | None:
         logger.warning("what was kept of a check is of no use, and the bundle is checked again: %s", error)
         logger.debug("of what was kept", exc_info=error)
         return None
-    own = placed(bundle, folder).SerializeToString()
+    own = placed(bundle, folder, anywhere=True).SerializeToString()
     return replace(verdict, bundle=own, stamps=stamps, saved=str(kept) if hashes else "", origin=origin_of(bundle))
 
 

@@ -55,7 +55,7 @@ def _check(request: Request) -> Verdict:
     settings = request.settings
     try:
         limit_next(settings)
-        folder = read_bundle(request.folder, settings.check_bytes)
+        folder = read_bundle(request.folder, settings.check_bytes, anywhere=True)
         model = open_model(folder, request.provider, settings, NullObserver(), saved=request.saves)
         check_samples(model, folder)
         check_ranges(model, folder)

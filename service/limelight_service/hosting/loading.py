@@ -64,6 +64,7 @@ class Loader:
                     logger.error("%s version %d: its check said: %s", name, version, verdict.detail)
                 return verdict.reason
             folder = verdict.folder(path)
+            folder.bundle.description.name, folder.bundle.description.version = name, version
             model = self._open_model(
                 folder, self._provider, self._settings, self._observer, saved=verdict.saved_weights
             )

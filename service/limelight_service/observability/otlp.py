@@ -15,12 +15,13 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.propagators.textmap import TextMapPropagator
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from limelight_bundle.errors import LimelightError
+from limelight_service.observability.build import release
 from limelight_service.observability.metrics import CODES
 from limelight_service.observability.traces import Attribute
 
@@ -59,7 +60,8 @@ class OtlpTracer:
         if protocol.lower() not in ("", _PROTOCOL):
             raise LimelightError(f"{variable} is {protocol!r}; traces are sent by {_PROTOCOL} only")
         self._propagators = _propagators()
-        resource = Resource.create()
+        # What OTEL_RESOURCE_ATTRIBUTES says counts before it.
+        resource = Resource({SERVICE_VERSION: release()}).merge(Resource.create())
         if str(resource.attributes[SERVICE_NAME]).startswith(_UNNAMED):
             resource = resource.merge(Resource({SERVICE_NAME: "limelight"}))
         try:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from limelight_bundle.errors import BundleError
-from limelight_bundle.names import is_model_name, is_version
+from limelight_bundle.names import BUNDLE_FILE, is_model_name, is_version
 
 logger = logging.getLogger(__name__)
 
@@ -37,3 +37,30 @@ def scan(repository: Path) -> Folders:
             if is_model_name(model.name):
                 folders[model.name, 0] = model
     return folders
+
+
+def given(name: str, folder: Path) -> Folders:
+    """Find the versions in a folder that is given as one model: itself a bundle, or FOLDER/<version>/.
+
+    Links are followed, as whoever names the folder knows them: Kubernetes mounts files as links to `..data`, and KServe
+    links to what is on a volume. The folder of a bundle is the one in which its bundle.json really is. A bundle by
+    itself is version 1, unless its folder is named by a number.
+
+    Raises: BundleError where there is none, or the folder cannot be read.
+    """
+    try:
+        found = {}
+        if (folder / BUNDLE_FILE).is_file():
+            found = {int(folder.name) if is_version(folder.name) else 1: folder}
+        else:
+            inside = [each for each in folder.iterdir() if is_version(each.name)]
+            found = {int(each.name): each for each in inside if (each / BUNDLE_FILE).is_file()}
+        if found:
+            return {(name, version): (each / BUNDLE_FILE).resolve().parent for version, each in found.items()}
+        others = scan(folder)
+    except OSError as error:
+        raise BundleError(f"the folder {folder} of the model {name} cannot be read: {error.strerror}") from error
+    instead = f"; it has folders of models: give it as --repository {folder}" if others else ""
+    raise BundleError(
+        f"the folder {folder} of the model {name} has no {BUNDLE_FILE}, and no version as 1/{BUNDLE_FILE}{instead}"
+    )

@@ -3,25 +3,29 @@
 import asyncio
 from pathlib import Path
 
+from limelight_bundle.errors import BundleError
 from limelight_service.repository.catalogue import no_version_in_repository
-from limelight_service.repository.folders import Folders, scan
+from limelight_service.repository.folders import Folders, given, scan
 from limelight_service.repository.skipped import log_skipped
+from limelight_service.settings import Settings
 
 
 class DesiredState:
     """Folders by name and version. For one event loop."""
 
-    def __init__(self, repository: Path) -> None:
-        self._repository = repository
+    def __init__(self, settings: Settings) -> None:
+        self._repository = Path(settings.repository) if settings.repository else None
+        self._models = settings.models
         self.folders: dict[tuple[str, int], Path] = {}
 
     async def find(self) -> Folders:
-        """Scan the repository at the start: every version that it has is to be loaded.
+        """Look at the start: every version that there is is to be loaded.
 
-        Raises: LimelightError where it cannot be read.
+        Raises: LimelightError as `there`.
         """
-        self.folders = dict(await asyncio.to_thread(scan, self._repository))
-        await asyncio.to_thread(log_skipped, self._repository, self.folders)
+        self.folders = dict(await self.there())
+        if self._repository is not None:
+            await asyncio.to_thread(log_skipped, self._repository, self.folders)
         return self.folders
 
     async def folder(self, name: str, version: int) -> Path:
@@ -45,8 +49,11 @@ class DesiredState:
         return found
 
     async def there(self) -> Folders:
-        """Find every folder that the repository has. Raises: LimelightError where it cannot be read."""
-        return await asyncio.to_thread(scan, self._repository)
+        """Find every folder that the repository has, and those that are given as one model each.
+
+        Raises: LimelightError where one cannot be read or has no model, or a model is there twice.
+        """
+        return await asyncio.to_thread(self._there)
 
     def add(self, name: str, version: int, folder: Path) -> None:
         """Have a version loaded from now on."""
@@ -55,3 +62,12 @@ class DesiredState:
     def remove(self, name: str, version: int) -> None:
         """Have a version not loaded from now on."""
         self.folders.pop((name, version), None)
+
+    def _there(self) -> Folders:
+        found = dict(scan(self._repository)) if self._repository is not None else {}
+        in_repository = {name for name, _ in found}
+        for name, folder in self._models:
+            if name in in_repository:
+                raise BundleError(f"the model {name} is in the repository, and given with --model: give another name")
+            found |= given(name, Path(folder))
+        return found

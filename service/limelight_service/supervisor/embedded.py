@@ -6,7 +6,6 @@ tokens, limits of arriving requests, health, metrics page) is the host's to prov
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
@@ -26,6 +25,7 @@ from limelight_service.frontend.transport.calls import serialised
 from limelight_service.frontend.transport.methods import StreamMethod, UnaryMethod
 from limelight_service.hosting.local import LocalEngine
 from limelight_service.hosting.running import running_engine
+from limelight_service.observability.build import tell_build
 from limelight_service.observability.counters import Snapshot
 from limelight_service.observability.metrics import Metrics
 from limelight_service.observability.saturation import Saturation
@@ -124,7 +124,8 @@ async def embedded(settings: Settings) -> AsyncIterator[EmbeddedServer]:
         LimelightError: the repository cannot be read, or the provider cannot be had.
     """
     async with AsyncExitStack() as stack:
-        metrics, desired = Metrics(settings.core_count), DesiredState(Path(settings.repository))
+        metrics, desired = Metrics(settings.core_count), DesiredState(settings)
+        tell_build(metrics, settings)
         checks = checks_for(settings)
         stack.callback(checks.close)
         host = await stack.enter_async_context(running_engine(settings, metrics, checks))

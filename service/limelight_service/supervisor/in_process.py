@@ -11,6 +11,7 @@ from limelight_service.frontend.models import Models
 from limelight_service.hosting.local import LocalEngine
 from limelight_service.hosting.running import running_engine
 from limelight_service.hosting.store import ModelStore
+from limelight_service.observability.build import tell_build
 from limelight_service.observability.counters import Snapshot
 from limelight_service.observability.metrics import Metrics
 from limelight_service.observability.metrics_server import MetricsServer
@@ -108,7 +109,8 @@ async def running_in_process(settings: Settings, checks: Checks | None = None) -
         LimelightError: a port is taken, the repository cannot be read, or the provider cannot be had.
     """
     async with AsyncExitStack() as stack:
-        metrics, desired = Metrics(settings.core_count), DesiredState(Path(settings.repository))
+        metrics, desired = Metrics(settings.core_count), DesiredState(settings)
+        tell_build(metrics, settings)
         metrics_port = 0
         if settings.metrics_port:
             exposed = MetricsServer(settings.metrics_host, settings.metrics_port, lambda: [metrics.snapshot()])

@@ -23,6 +23,7 @@ from limelight_service.checking.verdict import Request, to_json
 from limelight_service.errors import ErrorRecord, ModelUnavailableError, error_of, record_of
 from limelight_service.ipc import control
 from limelight_service.ipc.control import ControlLink
+from limelight_service.observability.build import tell_build
 from limelight_service.observability.counters import Snapshot
 from limelight_service.observability.exposition import joined, without_gauges
 from limelight_service.observability.logs import count_dropped
@@ -73,7 +74,7 @@ class Supervisor(Served):
         super().__init__(settings, port, http_port, 0)
         self._frontends, self._engines = settings.frontends, len(settings.devices)
         self._metrics = Metrics(settings.core_count)
-        self._desired = DesiredState(Path(settings.repository))
+        self._desired = DesiredState(settings)
         self._loop = asyncio.get_running_loop()
         self._children: dict[tuple[str, int], _Child] = {}
         self._past: list[Snapshot] = []  # of processes that ended
@@ -103,6 +104,7 @@ class Supervisor(Served):
         Raises: LimelightError where the repository cannot be read, or a process cannot serve.
         """
         count_dropped(self._metrics.log_line_dropped)
+        tell_build(self._metrics, self.settings)
         await self._desired.find()
         for role, count in ((ENGINE, self._engines), (FRONTEND, self._frontends)):
             for number in range(count):

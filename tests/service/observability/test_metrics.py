@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from prometheus_client import ProcessCollector
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import parser as openmetrics
 
@@ -58,12 +59,20 @@ def test_what_the_engine_tells_is_found_under_the_documented_names() -> None:
     assert values[info] == 1
 
 
+def test_what_processes_use_has_the_names_and_values_of_prometheus_own_client() -> None:
+    official = {each.name: each for family in ProcessCollector(registry=None).collect() for each in family.samples}
+    ours = {name.removesuffix("{}"): value for name, value in counted(Metrics(), Metrics()).items()}
+    for name, processes in {"cpu_seconds_total": 2, "resident_memory_bytes": 2, "open_fds": 1, "max_fds": 1}.items():
+        assert ours[f"process_{name}"] == pytest.approx(processes * official[f"process_{name}"].value, rel=0.2), name
+    assert ours["process_start_time_seconds"] == pytest.approx(official["process_start_time_seconds"].value, abs=1)
+
+
 @pytest.fixture
 def server() -> Iterator[MetricsServer]:
     metrics = Metrics()
     metrics.rejected(Rejection.DEADLINE, 2)
-    same = metrics.snapshot()  # processor time goes on
-    server = MetricsServer("127.0.0.1", 0, lambda: [same])
+    snapshot = metrics.snapshot()  # one, since each page tells of the process anew
+    server = MetricsServer("127.0.0.1", 0, lambda: [snapshot])
     yield server
     server.stop()
 
@@ -118,8 +127,8 @@ def test_a_large_page_goes_out_whole_and_nothing_is_logged(caplog: pytest.LogCap
     metrics = Metrics()
     for number in range(2000):
         metrics.stage(f"model-{number}", Stage.COMPUTE, 0.01)
-    same = metrics.snapshot()
-    server = MetricsServer("127.0.0.1", 0, lambda: [same])
+    snapshot = metrics.snapshot()
+    server = MetricsServer("127.0.0.1", 0, lambda: [snapshot])
     page = get(server).read()
     assert len(page) > 3_000_000 and page.count(b"\n") > 38_000 and page.endswith(b"\n")
     with socket.create_connection(("127.0.0.1", server.port)) as impatient:

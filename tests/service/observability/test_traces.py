@@ -18,6 +18,7 @@ import pytest
 
 from limelight.base.installing import extra
 from limelight_bundle.errors import LimelightError
+from limelight_service.observability.build import release
 from tests.kit import bundles
 from tests.kit.processes import scrape_page
 from tests.kit.serving import attend, eventually, free_port, generate, predict, serving, text
@@ -125,7 +126,8 @@ def test_a_call_is_a_span_in_its_callers_trace_with_spans_of_its_stages(traced: 
     (compute,) = (each for each in stages if each.name == "compute")
     assert attributes(compute)["limelight.batch_rows"] >= 1
     assert (
-        collector.resources[0] | {"service.name": "limelight", "deployment.environment": "test"}
+        collector.resources[0]
+        | {"service.name": "limelight", "service.version": release(), "deployment.environment": "test"}
         == (collector.resources[0])
     )
 

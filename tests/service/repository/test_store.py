@@ -62,7 +62,7 @@ def load(path: Path, observer: NullObserver | None = None) -> Catalogue[HostedMo
 
     async def run() -> Catalogue[HostedModel]:
         store = store_of(loader(observer), observer)
-        await store.load_until_useful(await DesiredState(path).find())
+        await store.load_until_useful(await DesiredState(Settings(repository=str(path))).find())
         store.close()
         return store.catalogue
 
@@ -336,7 +336,7 @@ def test_a_start_waits_for_a_model_that_is_held_up_while_none_can_answer_and_the
 
     async def run() -> None:
         store = store_of(held_up, load_wait_seconds=waits)
-        folders = await DesiredState(tmp_path).find()
+        folders = await DesiredState(Settings(repository=str(tmp_path))).find()
         store.expect(folders)
         starting = asyncio.ensure_future(store.load_until_useful(folders))
         if waits > 1:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,10 +89,10 @@ def export_run(
         RunError, DataError: the run folder cannot be read, or the data are missing on which metrics are measured again.
         ExportError, BundleError: as for `export_model`.
     """
-    from limelight_models.training.held_out import judge_of
+    from limelight_models.training.held_out import inputs_of, judge_of
     from limelight_models.training.runs import load_run
 
-    trained = replace(load_run(run_folder), judge=judge_of(run_folder))
+    trained = replace(load_run(run_folder), judge=judge_of(run_folder), held_out=partial(inputs_of, run_folder))
     return export_model(
         trained,
         repository,

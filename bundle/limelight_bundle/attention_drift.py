@@ -37,7 +37,8 @@ def stability_index(reference: Array, observed: Array) -> Array:
         FLOAT64 [...].
     """
     o, r = (np.maximum(each / each.sum(axis=-1, keepdims=True), _FEWEST_SHARE) for each in (observed, reference))
-    return ((o - r) * np.log(o / r)).sum(axis=-1)
+    index: Array = ((o - r) * np.log(o / r)).sum(axis=-1)
+    return index
 
 
 def decayed(before: Array, counts: Array) -> Array:
@@ -86,7 +87,7 @@ def _draws(inputs: int) -> tuple[Array, list[Array]]:
     """
     chance = np.random.default_rng(0)
     chosen = chance.multinomial(inputs, np.full(inputs, 1 / inputs), size=_RESAMPLES).astype(np.float64)
-    served = []
+    served: list[Array] = []
     for rows in ROWS:
         weights = np.zeros((_RESAMPLES, inputs))
         drawn = chance.integers(inputs, size=(_RESAMPLES, rows))

@@ -109,6 +109,7 @@ def export_module(
     card: Card,
     examples: Sequence[Any],
     repository: Path | str,
+    references: Sequence[Any] = (),
     version: int = 0,
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
@@ -124,6 +125,8 @@ def export_module(
         module: returns a tensor, or tensors in a dict, tuple or dataclass. It is copied, to float32, on the CPU.
         examples: at least one: a dict of a value for each input, or the value of the only input. Strings, arrays or
             lists of numbers, pictures of Pillow, bytes or paths of files.
+        references: at least 100 inputs like those of callers, as examples are, or none. Drift of attention is measured
+            with the first 400.
         version, precision, half_weights, interventions: as for `export_model`.
     Raises:
         ExportError: the card does not fit the module, or a graph's answers differ from PyTorch's; the message names
@@ -137,6 +140,7 @@ def export_module(
         module,
         card=card,
         examples=examples,
+        references=references,
         repository=Path(repository),
         version=version,
         precision=precision,

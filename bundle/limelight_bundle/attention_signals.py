@@ -3,11 +3,13 @@
 An export keeps their distribution over reference inputs in the bundle; a server compares what it sees with that.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import islice
 
 import numpy as np
 
 from limelight.v1 import model_pb2
+from limelight_bundle.attention_drift import FEWEST_INPUTS, MOST_INPUTS, fitted_thresholds
 from limelight_bundle.maps import MapWeights
 from limelight_bundle.rows import Labels
 from limelight_bundle.v1 import bundle_pb2
@@ -16,7 +18,6 @@ from limelight_bundle.values import Array
 ENTROPY, SPECIAL, LARGEST, DISTANCE = SIGNALS = ("entropy", "special", "largest", "distance")
 BINS = 10  # of equal width; a value on a bound belongs to the lower one
 _BOUNDS = np.arange(1, BINS) / BINS
-_FEWEST_SHARE = 0.001
 _MOST_CELLS = 2**24  # of a map of edges as a dense one
 
 
@@ -68,40 +69,31 @@ def counts(values: Array) -> Array:
     return np.bincount(np.searchsorted(_BOUNDS, values, side="left"), minlength=BINS)
 
 
-def stability_index(reference: Array, observed: Array) -> float:
-    """Compute the population stability index of two distributions over bins; 0 where they are equal.
-
-    Σ (o - r) log(o ÷ r) over shares o and r, of which one below 0.001 counts as 0.001.
-
-    Args:
-        reference, observed: counts [bins], some of them above 0.
-    """
-    o, r = (np.maximum(each / each.sum(), _FEWEST_SHARE) for each in (observed, reference))
-    return float(((o - r) * np.log(o / r)).sum())
-
-
 def references(
     maps: Iterable[model_pb2.MapDescription],
-    instances: Sequence[tuple[Mapping[str, MapWeights], Mapping[str, Labels]]],
+    instances: Iterable[tuple[Mapping[str, MapWeights], Mapping[str, Labels]]],
 ) -> list[bundle_pb2.AttentionReference]:
-    """Count the signals of maps over reference inputs.
+    """Count the signals of maps over reference inputs, and fit thresholds; empty for less than `FEWEST_INPUTS`.
 
     Args:
-        instances: weights by map, and label sets by name, of each.
+        instances: weights by map, and label sets by name, of each; those after `MOST_INPUTS` are not taken.
     """
+    observable = [each for each in maps if is_observable(each)]
+    found: dict[tuple[str, str], dict[int, Array]] = {}
+    inputs = 0
+    for weights, labels in islice(instances, MOST_INPUTS if observable else 0):
+        for each in observable:
+            if each.name in weights:
+                for signal, values in signals(weights[each.name], each, labels).items():
+                    found.setdefault((each.name, signal), {})[inputs] = counts(values)
+        inputs += 1
     made = []
-    for description in filter(is_observable, maps):
-        found: dict[str, Array] = {}
-        for weights, labels in instances:
-            if description.name in weights:
-                for signal, values in signals(weights[description.name], description, labels).items():
-                    found[signal] = found.get(signal, 0) + counts(values)
-        made += [
-            bundle_pb2.AttentionReference(
-                map=description.name, signal=signal, bins=bins.tolist(), inputs=len(instances)
-            )
-            for signal, bins in found.items()
-        ]
+    for (name, signal), by_input in found.items() if inputs >= FEWEST_INPUTS else ():
+        counted = np.array([by_input.get(place, np.zeros(BINS, dtype=np.int64)) for place in range(inputs)])
+        bins, thresholds = counted.sum(axis=0).tolist(), fitted_thresholds(counted)
+        made.append(
+            bundle_pb2.AttentionReference(map=name, signal=signal, bins=bins, inputs=inputs, thresholds=thresholds)
+        )
     return made
 
 

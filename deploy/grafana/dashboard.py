@@ -276,7 +276,7 @@ ATTENTION = (
     ),
     Panel(
         "Attention drift",
-        "Largest population stability index of a map's signals against the reference in its bundle. Above 0.25 is a "
+        "How far a map's signals are from the reference in its bundle: ordinary inputs stay below 1. Above it is a "
         "reason to look at the inputs; it proves nothing.",
         "short",
         [Query(f"max by (model, map) (limelight_attention_drift{{{MODEL}}})", "{{model}} {{map}}")],

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,10 +89,10 @@ def export_run(
         RunError, DataError: the run folder cannot be read, or the data are missing on which metrics are measured again.
         ExportError, BundleError: as for `export_model`.
     """
-    from limelight_models.training.held_out import judge_of
+    from limelight_models.training.held_out import inputs_of, judge_of
     from limelight_models.training.runs import load_run
 
-    trained = replace(load_run(run_folder), judge=judge_of(run_folder))
+    trained = replace(load_run(run_folder), judge=judge_of(run_folder), held_out=partial(inputs_of, run_folder))
     return export_model(
         trained,
         repository,
@@ -108,6 +109,7 @@ def export_module(
     card: Card,
     examples: Sequence[Any],
     repository: Path | str,
+    references: Sequence[Any] = (),
     version: int = 0,
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
@@ -123,6 +125,8 @@ def export_module(
         module: returns a tensor, or tensors in a dict, tuple or dataclass. It is copied, to float32, on the CPU.
         examples: at least one: a dict of a value for each input, or the value of the only input. Strings, arrays or
             lists of numbers, pictures of Pillow, bytes or paths of files.
+        references: at least 100 inputs like those of callers, as examples are, or none. Drift of attention is measured
+            with the first 400.
         version, precision, half_weights, interventions: as for `export_model`.
     Raises:
         ExportError: the card does not fit the module, or a graph's answers differ from PyTorch's; the message names
@@ -136,6 +140,7 @@ def export_module(
         module,
         card=card,
         examples=examples,
+        references=references,
         repository=Path(repository),
         version=version,
         precision=precision,

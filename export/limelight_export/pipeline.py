@@ -78,7 +78,13 @@ def export_model(
         trained = replace(trained, metrics=converted.metrics)
         report(f"converted to {wanted}")
     exported = ExportedModel(
-        _description(trained, wanted), trained.card, tuple(trained.examples), tuple(samples), tuple(graphs), comparison
+        _description(trained, wanted),
+        trained.card,
+        tuple(trained.examples),
+        tuple(samples),
+        tuple(graphs),
+        comparison,
+        tuple(trained.held_out()),
     )
     folder = write_exported(exported, repository, version=version)
     report("bundle written and checked")

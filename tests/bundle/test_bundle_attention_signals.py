@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from limelight.v1 import attention_pb2, model_pb2
+from limelight_bundle.attention_drift import FEWEST_INPUTS, MOST_INPUTS, ROWS, Reference, decayed, stability_index
 from limelight_bundle.attention_signals import (
     BINS,
     SIGNALS,
@@ -16,7 +17,6 @@ from limelight_bundle.attention_signals import (
     is_observable,
     references,
     signals,
-    stability_index,
 )
 from limelight_bundle.maps import MapWeights
 from limelight_bundle.rows import Labels
@@ -111,8 +111,32 @@ def test_references_count_all_inputs_of_maps_that_are_distributions() -> None:
         "cross": MapWeights(np.full((2, 3, 4), 0.25, dtype=np.float32)),
         "signed": MapWeights(np.zeros((1, 1, 1))),
     }
-    found = references([CROSS, signed], [(weights, {}), (weights, {})])
+    assert references([CROSS, signed], [(weights, {})] * (FEWEST_INPUTS - 1)) == []  # too few
+    found = references([CROSS, signed], [(weights, {})] * (MOST_INPUTS + 1))
     assert [(each.map, each.signal, each.inputs, sum(each.bins)) for each in found] == [
-        ("cross", "largest", 2, 12),
-        ("cross", "entropy", 2, 12),
+        ("cross", "largest", MOST_INPUTS, 6 * MOST_INPUTS),
+        ("cross", "entropy", MOST_INPUTS, 6 * MOST_INPUTS),
     ]
+
+
+def test_a_threshold_is_what_chance_does_to_ordinary_inputs() -> None:
+    """Inputs whose queries look alike, as those of one text do, are far fewer than their counts."""
+    chance = np.random.default_rng(1)
+
+    def inputs(share: float) -> list[tuple[dict[str, MapWeights], dict[str, Labels]]]:
+        largest = chance.choice([0.35, 0.95], size=1000, p=[1 - share, share])
+        rows = [np.full((2, 20, 1), each) * [1, 0, 0] + np.array([0, 1, 1]) * (1 - each) / 2 for each in largest]
+        return [({"cross": MapWeights(each.astype(np.float32))}, {}) for each in rows]
+
+    made = {each.signal: each for each in references([CROSS], inputs(0.5))}["largest"]
+    assert len(made.thresholds) == len(ROWS) and made.thresholds[0] > 2 * made.thresholds[-1] >= 0.2
+    reference = Reference(np.array(made.bins), np.array(made.thresholds))
+    drifts: dict[float, list[float]] = {}
+    for share in (0.5, 0.95):
+        observed = np.zeros(BINS)
+        for row, (maps, _) in enumerate(inputs(share), 1):
+            observed = decayed(observed, counts(signals(maps["cross"], CROSS, {})["largest"]))
+            drift = reference.drift(observed, row)
+            assert (drift is None) == (row < ROWS[0])
+            drifts.setdefault(share, []).append(drift or 0)
+    assert max(drifts[0.5]) < 1 < drifts[0.95][-1]

@@ -1,12 +1,15 @@
 """Each tiny model exported once."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from limelight_bundle.attention_drift import FEWEST_INPUTS
 from limelight_bundle.reader import BundleFolder
+from limelight_bundle.values import Instance, Text
 from limelight_models.cards.card import TrainedModel
 from tests.kit import tiny
 from tests.kit.exports import export_model
@@ -37,6 +40,9 @@ def exported(repository: Path) -> Callable[[str], tuple[TrainedModel, BundleFold
         if name not in done:
             torch.manual_seed(0)
             trained = MODELS[name]()
+            refused: Instance = {"text": Text("")}
+            held_out = (*trained.examples * (FEWEST_INPUTS // len(trained.examples)), refused)
+            trained = replace(trained, held_out=lambda: held_out)
             done[name] = trained, export_model(trained, repository)
         return done[name]
 

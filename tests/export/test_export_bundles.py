@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from limelight_bundle.attention_drift import FEWEST_INPUTS, ROWS
 from limelight_bundle.attention_signals import is_observable
 from limelight_bundle.maps import canonical, cut, nested_mask_name
 from limelight_bundle.preprocess import Preprocessor
@@ -169,18 +170,19 @@ def test_declared_axes(name: str, graph: str, tensor: str, shape: list[object], 
     assert [each.dim_param or each.dim_value for each in value.type.tensor_type.shape.dim] == shape
 
 
-def test_the_bundle_says_how_attention_looks_over_its_examples(bundle_folder: BundleFolder) -> None:
+def test_the_bundle_says_how_attention_looks_over_held_out_inputs(bundle_folder: BundleFolder) -> None:
     observable = {each.name for each in bundle_folder.bundle.description.maps if is_observable(each)}
     stated = bundle_folder.bundle.attention_references
     assert {each.map for each in stated} == observable
-    samples = read_samples(bundle_folder)
+    samples = read_samples(bundle_folder)  # of the examples, which are held out here again and again
     for each in stated:
-        assert each.inputs == len(samples)
+        assert each.inputs == FEWEST_INPUTS and len(each.thresholds) == len(ROWS)
         dense = [sample.maps[each.map].weights for sample in samples if sample.maps[each.map].query_index is None]
         if each.signal == "largest" and dense:  # one value for each head and query
             largest = np.concatenate([weights.max(axis=2).ravel() for weights in dense])
             low, high = np.searchsorted(np.arange(1, 10) / 10, [largest.min(), largest.max()])
-            assert sum(each.bins) == largest.size and not any(each.bins[:low]) and not any(each.bins[high + 1 :])
+            assert sum(each.bins) == largest.size * FEWEST_INPUTS // len(samples)
+            assert not any(each.bins[:low]) and not any(each.bins[high + 1 :])
 
 
 def test_no_file_tells_of_the_machine_that_made_it(bundle_folder: BundleFolder) -> None:

@@ -361,7 +361,7 @@ def lines(count: int) -> str:
 
 def test_a_run_is_judged_again_on_the_data_that_it_held_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, run, repository = tmp_path / "data.tsv", tmp_path / "run", str(tmp_path / "repository")
-    data.write_text(lines(60))
+    data.write_text(lines(1200))
     train = ["train", "mechanism", "--mechanism", "multi-head", "--data", str(data), "--out", str(run), "--epochs", "1"]
     assert cli.main(train) == 0
     export = ["export", str(run), "--repository", repository, "--precision", "float16"]
@@ -372,9 +372,12 @@ def test_a_run_is_judged_again_on_the_data_that_it_held_out(tmp_path: Path, caps
     (metric,) = read_bundle(folder).bundle.description.metrics
     assert (metric.name, metric.HasField("baseline")) == ("accuracy", True)
     assert metric.value == pytest.approx(metric.float32_value, abs=0.2)
-    data.write_text(lines(61))
+    assert {each.inputs for each in read_bundle(folder).bundle.attention_references} == {120}
+    data.write_text(lines(1201))
     assert cli.main(export) == 1
     assert "the data have changed" in capsys.readouterr().err
+    assert cli.main(export[:-2]) == 0  # in float32 nothing is measured again
+    assert not read_bundle(folder.with_name("2")).bundle.attention_references
 
 
 def test_integers_do_what_their_formula_says() -> None:

@@ -93,7 +93,9 @@ def several(repository: Path) -> tuple[Several, BundleFolder]:
     torch.manual_seed(0)
     module = Several().eval()
     examples = [{"frames": np.ones((3, 4))}, [[0.5, 1, 2, 3]], torch.randn(5, 4)]
-    return module, export_module(module, card=SEVERAL, examples=examples, repository=repository)
+    return module, export_module(
+        module, card=SEVERAL, examples=examples, repository=repository, references=examples * 34
+    )
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +210,7 @@ def test_attention_of_every_kind_is_found_and_large_maps_are_optional(
     optional = {name for name, each in bindings.items() if each.gate}
     assert optional == {"masked", "causal", "biased"}  # maps over three slots are too small to be worth a gate
     assert not bindings["biased"].HasField("projections")
+    assert {each.inputs for each in folder.bundle.attention_references} == {102}  # all that were given
     frames = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
     answers = client.attend("several", [{"frames": frames}, {"frames": frames[:2]}])
     for answer, given in zip(answers, (frames, frames[:2]), strict=True):

@@ -3,6 +3,7 @@
 import re
 import resource
 import shlex
+import shutil
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
@@ -729,6 +730,26 @@ def test_a_truncated_file_is_one_sentence(length: int, folder: Path, capsys: pyt
     assert "is empty" in said if not length else "not a readable ONNX file" in said or "cannot load" in said
     (folder / "reader.onnx").write_bytes(whole)
     assert run_import(folder) == 0
+
+
+def test_inputs_of_a_file_become_the_reference_of_drift(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = folder / "own.jsonl"
+    file.write_text('{"ids": [3, 1, 4]}\n\n' * 60 + "[1, 5, 9, 2]\n" * 40 + "[20]\n")  # the last is refused
+    assert run_import(folder, "--reference", str(file)) == 0
+    references = read_bundle(folder / "repository" / "reader" / "1").bundle.attention_references
+    assert {each.map for each in references} == {"encoder.0.self"}
+    assert {each.inputs for each in references} == {100}
+    shutil.rmtree(folder / "repository")
+    for text, message in (
+        ("[1]\n" * 99, "own.jsonl has 99 inputs; a reference of attention needs 100"),
+        ('[1]\n{"id": [2]}', "own.jsonl: line 2: it must be an object with the inputs ids"),
+        ("[null]", "own.jsonl: line 1: [None] does not hold numbers"),
+        ("[1", "own.jsonl: line 1: "),
+        ('["a"]', "own.jsonl: line 1: ['a'] does not hold numbers of the type int64"),
+    ):
+        file.write_text(text)
+        assert message in refusal(folder, capsys, "--reference", str(file))
+    assert "nothing.txt: No such file" in refusal(folder, capsys, "--reference", str(folder / "nothing.txt"))
 
 
 def test_an_import_needs_no_pytorch(folder: Path) -> None:

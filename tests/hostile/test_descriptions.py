@@ -121,6 +121,8 @@ LIES: list[tuple[str, str, Any, str]] = [
     ("tiny", "attention_references", [reference(bins=[1] * 9)], "does not have 10 counts"),
     ("tiny", "attention_references", [reference(bins=[0] * 10)], "does not have 10 counts"),
     ("tiny", "attention_references", [reference(bins=[-1] + [1] * 9)], "it must be from 0"),
+    ("tiny", "attention_references", [reference(thresholds=[1] * 5)], "does not have 6 thresholds above 0"),
+    ("tiny", "attention_references", [reference(thresholds=[0.0] * 6)], "does not have 6 thresholds above 0"),
     ("noisy", "noise.0.tensor.dimensions.0.size", 2**24, "has shape [16777216]"),
     ("noisy", "noise.0.tensor.dimensions.0.size", MOST, "size is 2147483647"),
     ("noisy", "noise.0.tensor.name", "uniform", "'uniform' is used for more than one tensor"),

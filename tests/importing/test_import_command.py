@@ -14,7 +14,9 @@ from tests.importing.huggingface.encoders import ENCODERS
 def test_an_import_says_what_it_wrote_and_how_close_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = ENCODERS["distilbert"].write(tmp_path / "Reviews", n_layers=1)
     repository = tmp_path / "repository"
+    (tmp_path / "own.txt").write_text("a good film\r\n" * 60 + "\n" + "bad\n" * 40)
     arguments = ["--name", "tone", "--version", "3", "--max-tokens", "50", "--half-weights"]
+    arguments += ["--reference", str(tmp_path / "own.txt")]
     assert main(["import", "hf", str(folder), "--repository", str(repository), *arguments]) == 0
     captured = capsys.readouterr()
     first, *lines = captured.out.splitlines()
@@ -22,9 +24,11 @@ def test_an_import_says_what_it_wrote_and_how_close_it_is(tmp_path: Path, capsys
     assert first == f"{repository / 'tone' / '3'}: answers and maps equal transformers' eager attention"
     assert [line.split(":")[0].strip() for line in lines[:2]] == ["logits", "encoder.0.self"]
     assert lines[2].startswith("serve it with: ") and str(repository) in lines[2]
-    description = read_bundle(repository / "tone" / "3").bundle.description
+    bundle = read_bundle(repository / "tone" / "3").bundle
+    description = bundle.description
     assert description.inputs[0].tensors[0].dimensions[0].maximum == 50 < TOKENS
     assert description.citation.year == 2019
+    assert {(each.map, each.inputs) for each in bundle.attention_references} == {("encoder.0.self", 100)}
 
 
 @pytest.mark.parametrize(

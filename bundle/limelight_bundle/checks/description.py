@@ -6,6 +6,7 @@ The self-test on examples checks the graphs themselves.
 from collections.abc import Iterable, Iterator, Mapping
 
 from limelight.v1 import attention_pb2, model_pb2
+from limelight_bundle.attention_drift import ROWS
 from limelight_bundle.attention_signals import BINS, SIGNALS
 from limelight_bundle.errors import BundleError
 from limelight_bundle.maps import WEIGHTS
@@ -55,6 +56,8 @@ def _check_references(bundle: bundle_pb2.Bundle) -> None:
             raise BundleError(f"{subject} is of none of the signals {', '.join(SIGNALS)}")
         if len(each.bins) != BINS or not any(each.bins):
             raise BundleError(f"{subject} does not have {BINS} counts, some of them above 0")
+        if each.thresholds and (len(each.thresholds) != len(ROWS) or not min(each.thresholds) > 0):
+            raise BundleError(f"{subject} does not have {len(ROWS)} thresholds above 0")
 
 
 def check_distinct(subject: str, names: Iterable[str]) -> None:

@@ -18,6 +18,16 @@ from limelight_export.precision import Precision
 
 importing = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
+_References = Annotated[
+    Path | None,
+    typer.Option(
+        "--reference",
+        metavar="FILE",
+        help="File of at least 100 inputs like those of callers, to measure drift of attention with: texts, one a "
+        "line, or JSON where its name ends with .jsonl.",
+    ),
+]
+
 
 @importing.callback()
 def _importing() -> None:
@@ -61,6 +71,7 @@ def import_hf(
     example: Annotated[
         list[str] | None, typer.Option(help="Text for the server's self-test; a pair's texts are separated by a tab.")
     ] = None,
+    references: _References = None,
     max_tokens: Annotated[
         int, typer.Option(min=0, help="Most tokens of an input; the model's own limit unless given.")
     ] = 0,
@@ -102,6 +113,7 @@ def import_hf(
             prompt=prompt,
             language=language,
             examples=tuple(example or ()),
+            references=references,
             max_tokens=max_tokens,
             size=_rows_and_columns(size),
             threshold=threshold,
@@ -148,6 +160,7 @@ def import_onnx_file(
     samples: Annotated[
         Path | None, typer.Option(help="Inputs in an .npz file, with or without outputs that they must give.")
     ] = None,
+    references: _References = None,
     expose: Annotated[
         list[str] | None,
         typer.Option(help="Softmax node or value inside the file whose map becomes an output; * stands for any part."),
@@ -158,7 +171,7 @@ def import_onnx_file(
     with _one_line_errors(file):
         from limelight_export.importing.onnx_file.importing import OnnxImport, import_onnx
 
-        folder = import_onnx(OnnxImport(file, card, samples, expose or ()), repository, version=version)
+        folder = import_onnx(OnnxImport(file, card, samples, expose or (), references), repository, version=version)
     _say(f"{folder.path}: answers equal {file.name}'s")
     for each in folder.bundle.parity:
         _say(f"  {parity_line(each)}")

@@ -1,9 +1,12 @@
 """Comparison of graphs with the samples that their bundle will hold, as a server does when it loads the bundle."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from limelight_bundle.errors import InputError
 from limelight_bundle.generation import end_tokens
-from limelight_bundle.rows import Row
+from limelight_bundle.maps import MapWeights
+from limelight_bundle.rows import Labels, Row
 from limelight_bundle.samples import Sample
 from limelight_bundle.values import Instance
 from limelight_export.errors import ExportError
@@ -35,7 +38,7 @@ def compare_samples(
         Row({**row.tensors, **neutral_noise(card, row.sizes)}, row.sizes, row.labels)
         for row in example_rows(card, examples)
     ]
-    answer = _single_pass_answers(graphs, card) if card.generation is None else _generation_answers(graphs, card)
+    answer = _answers(graphs, card)
     batched = answer(rows) if card.generation is None and not card.single_rows else []
     for number, (row, sample) in enumerate(zip(rows, samples, strict=True)):
         expected = RowAnswer(sample.outputs, sample.maps, sample.token_ids)
@@ -45,6 +48,28 @@ def compare_samples(
                     f"the exported graphs generate other tokens than {comparison.reference} for example {number}"
                 )
             comparison.compare_answers(found, expected, f"example {number}")
+
+
+def observed_attention(
+    graphs: Sequence[ExportedGraph], card: Card, inputs: Iterable[Instance]
+) -> Iterator[tuple[Mapping[str, MapWeights], Mapping[str, Labels]]]:
+    """Answer inputs one by one, and yield the maps and labels of each; inputs that a server would refuse are left out.
+
+    Raises:
+        ExportError: ONNX Runtime fails.
+    """
+    answer, preprocessor = _answers(graphs, card), card.preprocessor()
+    for each in inputs:
+        try:
+            row = preprocessor.row(each)
+        except InputError:
+            continue
+        noisy = replace(row, tensors={**row.tensors, **neutral_noise(card, row.sizes)})
+        yield answer([noisy])[0].maps, row.labels
+
+
+def _answers(graphs: Sequence[ExportedGraph], card: Card) -> _Answers:
+    return _single_pass_answers(graphs, card) if card.generation is None else _generation_answers(graphs, card)
 
 
 def _single_pass_answers(graphs: Sequence[ExportedGraph], card: Card) -> _Answers:

@@ -18,8 +18,8 @@ from limelight_bundle.writer import write_bundle
 from limelight_export.execution.external_weights import graph_files
 from limelight_export.exported_graph import ExportedGraph
 from limelight_export.interface import map_binding
+from limelight_export.verification.compare_samples import observed_attention
 from limelight_export.verification.comparison import Comparison
-from limelight_export.verification.samples import example_rows
 from limelight_export.writing.library_versions import library_versions
 from limelight_models.cards.card import Card
 
@@ -32,6 +32,7 @@ class ExportedModel:
         description: the public description, without version and examples.
         samples: the reference's answers to the examples, in order.
         comparison: the comparison of the graphs with the reference.
+        held_out: inputs like those that a server will get, over which attention is observed.
     """
 
     description: model_pb2.ModelDescription
@@ -40,6 +41,7 @@ class ExportedModel:
     samples: tuple[Sample, ...]
     graphs: tuple[ExportedGraph, ...]
     comparison: Comparison
+    held_out: tuple[Instance, ...] = ()
 
 
 def write_exported(exported: ExportedModel, repository: Path, *, version: int = 0) -> BundleFolder:
@@ -93,8 +95,7 @@ def _bundle(exported: ExportedModel) -> bundle_pb2.Bundle:
     bundle.tolerances.extend(exported.comparison.tolerances)
     bundle.parity.extend(exported.comparison.parity())
     bundle.library_versions.update(library_versions())
-    rows = example_rows(card, exported.examples)
-    observed = [(sample.maps, row.labels) for sample, row in zip(exported.samples, rows, strict=True)]
+    observed = observed_attention(exported.graphs, card, exported.held_out)
     bundle.attention_references.extend(references(description.maps, observed))
     return bundle
 

@@ -132,7 +132,8 @@ class TrainedModel:
     """A model ready to be exported.
 
     model: in evaluation mode. examples: a few instances that were held out. judge: measures the figures of another
-    network of the same card on the same held-out data; None where the data are not at hand.
+    network of the same card on the same held-out data; None where the data are not at hand. held_out: gives inputs like
+    those that a server will get, over which attention is observed; empty where there are none.
     """
 
     model: "Network"
@@ -141,3 +142,4 @@ class TrainedModel:
     training_data: TrainingData
     metrics: tuple[Metric, ...]
     judge: "Callable[[Network], Sequence[Metric]] | None" = None
+    held_out: "Callable[[], Sequence[Instance]]" = tuple

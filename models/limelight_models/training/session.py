@@ -237,6 +237,8 @@ def go_on(order: Order) -> tuple[Run, Dataset]:
 def load_again(run: Run, folder: Path) -> Dataset:
     """The data of an old run. Raises: DataError, RunError where they are no longer there, or no longer the same."""
     data = run.data
+    if missing := {"path", "seed", "fingerprint"} - set(data):
+        raise RunError(f"{folder} does not state the {min(missing)} of its data; begin another run")
     dataset = load(Source(**{each.name: data[each.name] for each in fields(Source) if each.name in data}), run.recipe)
     if dataset.fingerprint != data["fingerprint"]:
         raise RunError(f"{data['path']}: the data have changed since {folder} was begun; begin another run")

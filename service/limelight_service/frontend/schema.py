@@ -8,6 +8,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from limelight.v1 import attention_pb2, model_pb2
+from limelight_bundle.attention_drift import Reference
 from limelight_bundle.generation import leading_tokens
 from limelight_bundle.interventions import bound_interventions
 from limelight_bundle.maps import ProjectedSize, edge_dimensions
@@ -28,8 +29,8 @@ class ModelSchema:
     served: as its engine announced it. steps_label: the label set of output steps; empty where the model does not
     generate. growing: label sets that grow with each generated token. edge_dimensions: for each map that a graph gives
     as edges, the dimension that counts them; empty where none does. probed: maps of which single rows can be computed.
-    projected: sizes of the projections that maps can be computed from. references: counts of attention signals over the
-    bundle's reference inputs, by map and signal. interventions: those that the model takes, by map.
+    projected: sizes of the projections that maps can be computed from. references: of attention signals, by map and
+    signal, those with thresholds. interventions: those that the model takes, by map.
 
     Raises: BundleError where the bundle's files are no longer what the engine loaded.
     """
@@ -61,7 +62,11 @@ class ModelSchema:
         self.projected = {name: ProjectedSize(*sizes) for name, sizes in served.projected.items()}
         self.interventions = bound_interventions(bundle)
         self.results = tuple(description.results)
-        self.references = {(each.map, each.signal): np.array(each.bins) for each in bundle.attention_references}
+        self.references = {
+            (each.map, each.signal): Reference(np.array(each.bins), np.array(each.thresholds))
+            for each in bundle.attention_references
+            if each.thresholds  # earlier exports have none: what chance does is not known of them
+        }
         self._parents = {each.name: each.parent for each in description.label_sets}
         self._result_labels = self._with_parents(map(_label_set, self.results))
         self._read = frozenset(name for each in self.results for name in _names(each) if name in self.outputs)

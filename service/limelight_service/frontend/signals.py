@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from limelight.v1 import model_pb2
-from limelight_bundle.attention_signals import BINS, SIGNALS, counts, is_observable, signals, stability_index
+from limelight_bundle.attention_drift import Reference, decayed
+from limelight_bundle.attention_signals import BINS, SIGNALS, counts, is_observable, signals
 from limelight_bundle.errors import LimelightError
 from limelight_bundle.maps import MapWeights
 from limelight_bundle.rows import Row
@@ -35,8 +36,6 @@ logger = logging.getLogger(__name__)
 
 _MOST_BYTES = 2**26  # of the maps of a row: of more, one is looked at, or none where that is as large
 _PATIENCE = 10.0  # seconds that a row may take
-_MEMORY = 256  # rows after which one counts 1 / e in the drift
-_FEWEST = 30  # rows before a drift is stated
 
 _Key = tuple[str, int]
 
@@ -45,11 +44,11 @@ _Key = tuple[str, int]
 class Watched:
     """A version that is watched. Used by one thread at a time.
 
-    references, observed: counts by map and signal, the latter with old rows counting less and less. rows: by map.
+    references, observed: by map and signal, the latter counts to which old rows add less and less. rows: by map.
     """
 
     maps: Mapping[str, model_pb2.MapDescription]
-    references: Mapping[tuple[str, str], Array]
+    references: Mapping[tuple[str, str], Reference]
     observed: dict[tuple[str, str], Array] = field(default_factory=dict)
     rows: Counter[str] = field(default_factory=Counter)
 
@@ -58,13 +57,14 @@ class Watched:
         self.rows[name] += 1
         for signal, values in found.items():
             before = self.observed.get((name, signal), np.zeros(BINS))
-            self.observed[name, signal] = before * (1 - 1 / _MEMORY) + counts(values)
+            self.observed[name, signal] = decayed(before, counts(values))
 
     def drift(self, name: str) -> float | None:
-        """Give the largest stability index of a map's signals; None without a reference, or after too few rows."""
+        """Give the largest drift of a map's signals (see `Reference`); None without one, or after too few rows."""
         pairs = [(name, signal) for signal in SIGNALS if (name, signal) in self.references]
-        known = [stability_index(self.references[each], self.observed[each]) for each in pairs if each in self.observed]
-        return max(known) if known and self.rows[name] >= _FEWEST else None
+        known = [each for each in pairs if each in self.observed]
+        found = [self.references[each].drift(self.observed[each], self.rows[name]) for each in known]
+        return max((each for each in found if each is not None), default=None)
 
 
 class AttentionSignals:

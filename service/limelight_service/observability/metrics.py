@@ -116,7 +116,7 @@ class Metrics:
         )
         self._drift = own.gauge(
             "limelight_attention_drift",
-            "Largest population stability index of a map's signals against the bundle's reference.",
+            "How far a map's signals are from the bundle's reference; ordinary inputs stay below 1.",
             ("model", "map"),
             Join.MAX,
         )
@@ -226,7 +226,7 @@ class Metrics:
         self._signals.child(model, name, signal).add(counts, total)
 
     def attention_drift(self, model: str, name: str, index: float) -> None:
-        """A map's signals differ so much from those of the bundle's reference inputs."""
+        """A map's signals differ so much from those of the bundle's reference inputs; chance does up to 1."""
         self._drift.child(model, name).set(index)
 
     def attention_gone(self, model: str) -> None:

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
 from limelight.v1 import values_pb2 as vpb
+from limelight_bundle.attention_drift import FEWEST_INPUTS
 from limelight_bundle.attention_signals import references
 from limelight_bundle.names import BUNDLE_FILE
 from limelight_bundle.preprocess import Preprocessor
@@ -158,13 +159,13 @@ def write(
 
 
 def add_references(folder: BundleFolder) -> None:
-    """Write into a bundle how its attention looks over its examples, as an export does."""
+    """Write into a bundle how its attention looks over its examples, as an export does over held-out inputs."""
     preprocessor = Preprocessor(folder)
     rows = [preprocessor.row(instance_from_wire(each, "")) for each in folder.bundle.description.examples]
     observed = [(sample.maps, row.labels) for sample, row in zip(read_samples(folder), rows, strict=True)]
     bundle = bpb.Bundle()
     bundle.CopyFrom(folder.bundle)
-    bundle.attention_references.extend(references(bundle.description.maps, observed))
+    bundle.attention_references.extend(references(bundle.description.maps, observed * FEWEST_INPUTS))
     (folder.path / BUNDLE_FILE).write_text(json_format.MessageToJson(bundle), encoding="utf-8")
 
 

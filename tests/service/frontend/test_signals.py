@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import limelight
+from limelight_bundle.attention_drift import ROWS, Reference
 from limelight_bundle.attention_signals import BINS
 from limelight_service.frontend.signals import Watched
 from tests.kit import bundles
@@ -106,7 +107,7 @@ def test_a_version_that_is_looked_at_can_be_unloaded(repository: Path) -> None:
 
 def test_inputs_that_look_different_drift_and_old_ones_are_forgotten() -> None:
     reference = np.array([0, 0, 0, 0, 0, 0, 0, 0, 50, 50])
-    watched = Watched({}, {("map", "entropy"): reference})
+    watched = Watched({}, {("map", "entropy"): Reference(reference, np.full(len(ROWS), 0.1))})
     for _ in range(29):
         watched.add("map", {"entropy": np.linspace(0.85, 0.95, 10)})
     assert watched.drift("map") is None  # too few
@@ -115,9 +116,9 @@ def test_inputs_that_look_different_drift_and_old_ones_are_forgotten() -> None:
     for _ in range(1000):
         watched.add("map", {"entropy": np.full(10, 0.15)})
     other = watched.drift("map")
-    assert same is not None and other is not None and same < 0.1 < 1 < other
+    assert same is not None and other is not None and same < 1 < 10 < other
     for _ in range(2000):
         watched.add("map", {"entropy": np.linspace(0.85, 0.95, 10)})
-    assert (watched.drift("map") or 1) < 0.1
+    assert (watched.drift("map") or 2) < 1
     assert watched.drift("another") is None
     assert len(reference) == BINS

@@ -20,6 +20,7 @@ from limelight_export.importing.huggingface.checkpoint import TOKENIZER, read_ch
 from limelight_export.importing.huggingface.tasks import task_of
 from limelight_export.importing.huggingface.tasks.task import ImportOptions, Source, Task
 from limelight_export.importing.huggingface.text import check_vocabulary, read_tokenizer
+from limelight_export.importing.references import read_references
 from limelight_export.precision import Precision
 from limelight_models.cards.card import TrainedModel
 
@@ -41,6 +42,7 @@ def read_model(
         report: is called with the name of each stage when it is done.
     Raises:
         CheckpointError: the checkpoint cannot be imported: what it states, and what to do.
+        ExportError: the references are not what the model takes, or too few.
     """
     checkpoint = read_checkpoint(folder)
     architecture = architecture_of(checkpoint)
@@ -61,7 +63,10 @@ def read_model(
             classes=checkpoint.classes or [architecture.title], licence=checkpoint.licence, ignored_fields=ignored
         )
     )
-    return trained
+    if source.options.references is None:
+        return trained
+    references = read_references(source.options.references, trained.card.description.inputs)
+    return replace(trained, held_out=lambda: references)
 
 
 def _build(source: Source[Any], task: Task, report: Callable[[str], None]) -> TrainedModel:

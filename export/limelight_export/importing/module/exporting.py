@@ -26,6 +26,7 @@ from limelight_export.importing.maps import unnamed, with_found_maps
 from limelight_export.importing.module.network import ImportedModule
 from limelight_export.importing.numbers import as_numbers
 from limelight_export.importing.observed import LARGEST_SIZE, Observed, listed, observed_sizes
+from limelight_export.importing.references import check_enough
 from limelight_export.pipeline import export_model
 from limelight_models.cards.card import Card, TrainedModel, TrainingData
 
@@ -44,6 +45,7 @@ def export_module(
     *,
     card: cards.Card,
     examples: Sequence[Any],
+    references: Sequence[Any],
     repository: Path,
     version: int,
     precision: str,
@@ -51,6 +53,9 @@ def export_module(
     interventions: bool,
 ) -> BundleFolder:
     """See `limelight.export.export_module`."""
+    if references:
+        check_enough(references, "references")
+    held_out = tuple(_instance(card, each, "references", number) for number, each in enumerate(references))
     known = card_of_inputs(card)
     network = ImportedModule(_copied(module), known)
     try:
@@ -63,9 +68,10 @@ def export_module(
     trained = TrainedModel(
         network.described(complete),
         complete.card,
-        tuple(_instance(card, example, number) for number, example in enumerate(examples)),
+        tuple(_instance(card, example, "examples", number) for number, example in enumerate(examples)),
         TrainingData(),
         (),
+        held_out=lambda: held_out,
     )
     return export_model(
         trained,
@@ -132,16 +138,16 @@ def _run(network: ImportedModule, card: Card, sizes: Mapping[str, int]) -> tuple
     return outputs, inner
 
 
-def _instance(card: cards.Card, example: Any, number: int) -> Instance:
-    """Read an example: a value for each input by name, or the value of the only input."""
-    field = f"examples[{number}]"
+def _instance(card: cards.Card, example: Any, argument: str, number: int) -> Instance:
+    """Read an example, or a reference: a value for each input by name, or the value of the only input."""
+    field = f"{argument}[{number}]"
     if not isinstance(example, Mapping):
         if len(card.inputs) != 1:
             raise ExportError(f"{field} must have a value for each of {', '.join(map(repr, card.inputs))}, by name")
         example = {next(iter(card.inputs)): example}
     try:
         values = {name: _value(card.inputs.get(name), value) for name, value in example.items()}
-        return instance_from_wire(to_instance(values, field), ("examples", number))
+        return instance_from_wire(to_instance(values, field), (argument, number))
     except (InputError, TypeError, ValueError, OSError) as error:
         raise ExportError(f"{field}: {error}") from error
 

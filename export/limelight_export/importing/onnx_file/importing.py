@@ -26,6 +26,7 @@ from limelight_export.importing.onnx_file.generation import import_pair
 from limelight_export.importing.onnx_file.observing import fixed_batch, observe
 from limelight_export.importing.onnx_file.reference import FileReference, FileSession
 from limelight_export.importing.onnx_file.surgery import bundle_graph
+from limelight_export.importing.references import read_references
 from limelight_export.precision import Precision
 from limelight_export.verification.compare_samples import compare_samples
 from limelight_export.verification.comparison import Comparison
@@ -45,6 +46,7 @@ class OnnxImport:
 
     Attributes:
         samples: an .npz file of inputs, with or without outputs; None for the card's examples.
+        references: a file of inputs over which attention is observed (see `read_references`); None for none.
         expose: names of Softmax nodes or values inside the file whose map becomes an output; `*` stands for any part.
     """
 
@@ -52,6 +54,7 @@ class OnnxImport:
     card: Path
     samples: Path | None = None
     expose: Sequence[str] = ()
+    references: Path | None = None
 
 
 def import_onnx(wanted: OnnxImport, repository: Path, *, version: int = 0) -> BundleFolder:
@@ -103,11 +106,12 @@ def _verified(
         examples = read_npz(wanted.samples, stated.card, card)
     else:
         examples = read_stated(stated.examples, stated.card, card, wanted.card.parent) or drawn_examples(card)
+    held_out = () if wanted.references is None else read_references(wanted.references, card.description.inputs)
     instances = tuple(each.instance for each in examples)
     samples = tuple(answer_examples(reference, card, instances))
     comparison = _compared(graphs, reference, card, instances, samples)
     check_given(examples, samples, comparison)
-    return ExportedModel(card.description, card, instances, samples, graphs, comparison)
+    return ExportedModel(card.description, card, instances, samples, graphs, comparison, held_out)
 
 
 def _compared(

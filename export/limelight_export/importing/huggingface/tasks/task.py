@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from limelight_export.errors import CheckpointError
@@ -21,6 +22,7 @@ class ImportOptions:
         pooling: how an embedding is made of the tokens' vectors, for a checkpoint that does not state it.
         examples: texts for the server's self-test; empty for texts of this repository. The two texts of a pair are
             separated by a tab.
+        references: file of inputs over which attention is observed (see `read_references`); None for none.
         labels: classes of a picture, for a model that compares pictures with texts.
         prompt: text of a class, in which `{}` stands for its label.
         language: of the speech that a model writes, such as `en`; empty where the model itself detects it.
@@ -32,6 +34,7 @@ class ImportOptions:
     name: str = ""
     pooling: str = ""
     examples: tuple[str, ...] = ()
+    references: Path | None = None
     labels: tuple[str, ...] = ()
     prompt: str = "a photo of a {}."
     language: str = ""

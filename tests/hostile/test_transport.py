@@ -197,7 +197,7 @@ def test_who_watches_for_ever_is_one_of_a_bounded_number(repository: Path, front
         def refused() -> int:
             for wire in watchers:
                 wire.pump(0)
-            return sum(status == 8 for wire in watchers for status in wire.ended.values())
+            return sum(status == UNIMPLEMENTED for wire in watchers for status in wire.ended.values())
 
         assert eventually(lambda: refused() >= 1, 30)
         assert good(crowded.stub)

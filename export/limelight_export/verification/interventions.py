@@ -24,6 +24,7 @@ from limelight_models.cards.card import Card
 
 _ROWS, _STEPS = 3, 3
 _ALLOWED = 1e-5  # absolute difference of weights
+_LEAST = 1e-30  # sum of a query's weights that is left to be multiplied
 # From the name of a graph for interventions and inputs that change it to the answers of rows.
 _Answer = Callable[[str, Mapping[str, Array]], list[RowAnswer]]
 
@@ -49,12 +50,15 @@ def verified_interventions(
         random_inputs.rows_of_mixed_sizes(sizes, _ROWS) if sizes else random_inputs.rows({BATCH: _ROWS})
     )  # a model of single rows gets them one by one
     answered = _answered if card.generation is None else _generated
+    step = "" if card.generation is None else intervened_name(card.generation.step)
     kept = {name: (graph.name, each) for graph in changed for name, each in graph.interventions.items()}
     for batch in [[row] for row in rows] if card.single_rows else [rows]:
         answer = answered(graphs, reference, card, comparison, batch)
         usual = answer("", {})
         kept = {
-            name: each for name, each in kept.items() if _is_changed(partial(answer, each[0]), usual, name, each[1])
+            name: each
+            for name, each in kept.items()
+            if _is_changed(partial(answer, each[0]), usual, name, each[1], of_steps=each[0] == step)
         }
     return [*others, *(_without(graph, kept) for graph in changed if not kept.keys().isdisjoint(graph.interventions))]
 
@@ -105,8 +109,14 @@ def _is_changed(
     usual: Sequence[RowAnswer],
     name: str,
     inputs: Intervention,
+    *,
+    of_steps: bool,
 ) -> bool:
-    """Tell whether the first row's map is as it is given, and as it is multiplied, and the other rows are as before."""
+    """Tell whether the first row's map is as it is given, and as it is multiplied, and the other rows are as before.
+
+    Args:
+        of_steps: queries are output steps. A step whose weights are multiplied changes those that later ones compute.
+    """
     own = usual[0].maps[name].weights
     if own.ndim != 3:
         return False
@@ -119,12 +129,12 @@ def _is_changed(
     factors = np.ones_like(given)
     factors[0] = np.resize(np.array([0, 0.5, 2, 1], np.float32), own.shape)
     pairs = []
-    for requests, wanted in (
-        ({inputs.replacement: given, inputs.replaced: replaced}, given[0]),
-        ({inputs.key_factors: factors}, _multiplied(own, factors[0])),
+    for requests, wanted, known in (
+        ({inputs.replacement: given, inputs.replaced: replaced}, given[0], None),
+        ({inputs.key_factors: factors}, _multiplied(own, factors[0]), 1 if of_steps else None),
     ):
         answers = answer(requests)
-        pairs.append((answers[0].maps[name].weights, wanted))
+        pairs.append((answers[0].maps[name].weights[:, :known], wanted[:, :known]))
         for now, before in zip(answers[1:], usual[1:], strict=True):
             pairs += [(now.maps[key].weights, each.weights) for key, each in before.maps.items()]
             pairs += [(now.outputs[key], each) for key, each in before.outputs.items()]
@@ -135,7 +145,7 @@ def _multiplied(weights: Array, factors: Array) -> Array:
     """Multiply weights [head, query, key] by factors, and all of a query so that their sum stays."""
     scaled = weights.astype(np.float64) * factors
     before, after = (each.sum(-1, keepdims=True, dtype=np.float64) for each in (weights, scaled))
-    return np.where(after > 0, scaled * before / np.maximum(after, 1e-30), weights)
+    return np.where(after > _LEAST, scaled * before / np.maximum(after, _LEAST), weights)
 
 
 def _without(graph: ExportedGraph, kept: Collection[str]) -> ExportedGraph:

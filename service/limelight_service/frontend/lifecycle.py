@@ -14,7 +14,7 @@ from limelight_service.frontend.status import Status, StatusError, status_of
 from limelight_service.observability.logs import log_failure, log_request, request_id
 from limelight_service.observability.metrics import MethodMetrics, Metrics
 from limelight_service.observability.observer import Rejection
-from limelight_service.observability.traces import Attribute, Tracer
+from limelight_service.observability.traces import Attribute, CalledSpan, Tracer, rpc_span
 from limelight_service.security.caller import ANYBODY, Caller
 
 
@@ -22,9 +22,9 @@ from limelight_service.security.caller import ANYBODY, Caller
 class CalledMethod:
     """A method as calls of it are counted, logged and traced."""
 
-    service: str
     name: str
     counted: MethodMetrics
+    span: CalledSpan
 
 
 class Lifecycle:
@@ -38,9 +38,10 @@ class Lifecycle:
         self.drain = drain
         self._tracer = tracer
 
-    def method(self, kind: str, service: str, name: str) -> CalledMethod:
-        """Declare a method, whose metrics are there from now on. kind: of `grpc_type`."""
-        return CalledMethod(service, name, self.metrics.methods(kind, service, [name])[name])
+    def method(self, kind: str, service: str, name: str, span: CalledSpan | None = None) -> CalledMethod:
+        """Declare a method, whose metrics are there from now on. kind: of `grpc_type`; span: None for that of gRPC."""
+        counted = self.metrics.methods(kind, service, [name])[name]
+        return CalledMethod(name, counted, span or rpc_span(service, name))
 
     def begin(
         self,
@@ -61,7 +62,7 @@ class Lifecycle:
         method.counted.begin()
         call = Call(request_id(sent_id), deadline, Ending(), caller)
         if self._tracer is not None:
-            call.trace = self._tracer.begin(method.service, method.name, tuple(metadata))
+            call.trace = self._tracer.begin(method.span, tuple(metadata))
         return RunningCall(self, method, call)
 
 
@@ -132,8 +133,8 @@ class RunningCall:
             return grpc.StatusCode.INTERNAL
         return grpc.StatusCode.DEADLINE_EXCEEDED if self.is_late else grpc.StatusCode.CANCELLED
 
-    def end(self, code: grpc.StatusCode) -> None:
-        """Count the call and write its line."""
+    def end(self, code: grpc.StatusCode, http_status: int = 0) -> None:
+        """Count the call and write its line. http_status: of the answer over HTTP."""
         self.is_over = True
         call, seconds = self.call, time.monotonic() - self._started
         name = code.name  # a property, which costs two calls
@@ -144,7 +145,7 @@ class RunningCall:
                 attributes["limelight.model"] = call.model
                 attributes["limelight.version"] = call.version
                 attributes["limelight.rows"] = call.rows
-            call.trace.end(name, attributes)
+            call.trace.end(name, attributes, http_status)
         if call.caller.name:
             self._lifecycle.metrics.token_call(call.caller.name, name)
         self._log(name, seconds)

@@ -22,8 +22,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status,
 
 from limelight_bundle.errors import LimelightError
 from limelight_service.observability.build import release
-from limelight_service.observability.metrics import CODES
-from limelight_service.observability.traces import Attribute
+from limelight_service.observability.traces import Attribute, CalledSpan
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +34,6 @@ _PROTOCOL = "http/protobuf"
 _UNNAMED = "unknown_service"
 # Codes that OpenTelemetry counts as errors of a server; the others are the caller's.
 _ERRORS = frozenset(("UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"))
-_NUMBERS = {name: number for number, name in enumerate(CODES)}
 
 
 def is_on() -> bool:
@@ -71,15 +69,15 @@ class OtlpTracer:
             raise LimelightError(f"the OTEL_* variables cannot be used for traces: {error}") from error
         self._tracer = self._provider.get_tracer("limelight")
 
-    def begin(self, service: str, method: str, metadata: Sequence[tuple[str, str | bytes]]) -> "OtlpTrace":
+    def begin(self, span: CalledSpan, metadata: Sequence[tuple[str, str | bytes]]) -> "OtlpTrace":
         """As `Tracer.begin`."""
-        span = self._tracer.start_span(
-            f"{service}/{method}",
+        begun = self._tracer.start_span(
+            span.name,
             context=self._parent({name: value for name, value in metadata if isinstance(value, str)}),
             kind=SpanKind.SERVER,
-            attributes={"rpc.system": "grpc", "rpc.service": service, "rpc.method": method},
+            attributes=dict(span.attributes),
         )
-        return OtlpTrace(self._tracer, span)
+        return OtlpTrace(self._tracer, begun)
 
     def close(self) -> None:
         """As `Tracer.close`."""
@@ -117,10 +115,12 @@ class OtlpTrace:
         span = self._tracer.start_span(name, context=self._context, attributes=dict(attributes), start_time=start)
         span.end(start + nanoseconds)
 
-    def end(self, code: str, attributes: Mapping[str, Attribute]) -> None:
+    def end(self, code: str, attributes: Mapping[str, Attribute], http_status: int = 0) -> None:
         """As `Trace.end`."""
-        self._span.set_attributes({"rpc.grpc.status_code": _NUMBERS[code], **attributes})
+        name = "http.response.status_code" if http_status else "rpc.response.status_code"
+        self._span.set_attributes({name: http_status or code, **attributes})
         if code in _ERRORS:
+            self._span.set_attribute("error.type", str(http_status or code))
             self._span.set_status(Status(StatusCode.ERROR, code))
         self._span.end()
 

@@ -19,6 +19,7 @@ import pytest
 from limelight.base.installing import extra
 from limelight_bundle.errors import LimelightError
 from limelight_service.observability.build import release
+from limelight_service.observability.traces import rpc_span
 from tests.kit import bundles
 from tests.kit.processes import scrape_page
 from tests.kit.serving import attend, eventually, free_port, generate, predict, serving, text
@@ -59,7 +60,7 @@ class Collector:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
 
-    def call(self, method: str, status: int = 0) -> Any:
+    def call(self, method: str, status: str = "OK") -> Any:
         """Wait for the span of a call."""
         found: list[Any] = []
 
@@ -67,7 +68,7 @@ class Collector:
             found[:] = [
                 each
                 for each in list(self.spans)
-                if each.name.endswith(f"/{method}") and attributes(each)["rpc.grpc.status_code"] == status
+                if each.name.endswith((f"/{method}", f":{method.lower()}")) and status in _codes(each)
             ]
             return bool(found)
 
@@ -80,6 +81,13 @@ class Collector:
             (each for each in self.spans if each.parent_span_id == call.span_id),
             key=lambda each: each.start_time_unix_nano,
         )
+
+
+def _codes(span: Any) -> set[Any]:
+    """How a call ended: by gRPC's name of its code, over HTTP by its status, 200 among others."""
+    found = attributes(span)
+    code = found.get("http.response.status_code", 0)
+    return {found.get("rpc.response.status_code"), code, "OK" if code == 200 else None}
 
 
 def attributes(holder: Any) -> dict[str, Any]:
@@ -117,7 +125,8 @@ def test_a_call_is_a_span_in_its_callers_trace_with_spans_of_its_stages(traced: 
     assert call.name == "limelight.v1.AttentionService/Attend" and call.kind == call.SPAN_KIND_SERVER
     told = attributes(call)
     assert (told["limelight.model"], told["limelight.version"], told["limelight.rows"]) == ("tiny", 1, 2)
-    assert told["rpc.system"] == "grpc" and len(told["limelight.request_id"]) == 32
+    assert told["rpc.system.name"] == "grpc" and told["rpc.method"] == call.name and "error.type" not in told
+    assert len(told["limelight.request_id"]) == 32
     stages = collector.stages(call)
     assert [each.name for each in stages] == ["preprocess", "queue", "compute", "reduce", "encode"]
     assert before < call.start_time_unix_nano <= stages[0].start_time_unix_nano
@@ -154,6 +163,10 @@ def test_a_call_over_http_is_a_span_in_its_callers_trace(traced: tuple[Any, Coll
     call = collector.call("Predict")
     assert (call.trace_id.hex(), call.parent_span_id.hex()) == (TRACE, PARENT)
     assert [each.name for each in collector.stages(call)] == STAGES
+    assert call.name == "POST /v1/models/{name}:predict"
+    told = attributes(call)
+    assert (told["http.request.method"], told["http.route"]) == ("POST", "/v1/models/{name}:predict")
+    assert told["http.response.status_code"] == 200 and not any(name.startswith("rpc.") for name in told)
 
 
 def test_no_text_of_a_caller_is_in_a_span(traced: tuple[Any, Collector]) -> None:
@@ -178,7 +191,7 @@ def test_a_call_that_fails_has_its_status(traced: tuple[Any, Collector]) -> None
     running, collector = traced
     with pytest.raises(grpc.RpcError):
         running.stub.Predict(predict("nobody", text("the cat")))
-    call = collector.call("Predict", grpc.StatusCode.NOT_FOUND.value[0])
+    call = collector.call("Predict", "NOT_FOUND")
     assert "limelight.model" not in attributes(call)
     assert call.status.code == call.status.STATUS_CODE_UNSET  # it is the caller's mistake
 
@@ -247,7 +260,7 @@ def test_variables_count_as_their_specification_has_it(
         monkeypatch.setenv(name, value.replace("HERE", collector.address))
     assert otlp.is_on()
     tracer = otlp.OtlpTracer()
-    tracer.begin("a.Service", "Method", PARENTED).end("OK", {})
+    tracer.begin(rpc_span("a.Service", "Method"), PARENTED).end("OK", {})
     tracer.close()
     assert collector.call("Method").parent_span_id.hex() == parent
 
@@ -275,7 +288,7 @@ def test_a_timeout_is_in_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "200")
         tracer = otlp.OtlpTracer()
-        tracer.begin("a.Service", "Method", ()).end("OK", {})
+        tracer.begin(rpc_span("a.Service", "Method"), ()).end("OK", {})
         closing = threading.Thread(target=tracer.close, daemon=True)
         closing.start()
         closing.join(30)  # 200 seconds otherwise

@@ -84,12 +84,22 @@ def test_a_group_that_cannot_be_seen_leaves_the_limits_of_the_root(machine: Mach
     assert machine.limits() == (3.0, None)
 
 
-def test_hierarchies_of_version_1_are_left_alone(machine: Machine) -> None:
+def test_hierarchies_of_version_1_count_too(machine: Machine) -> None:
     with (machine.proc / "mountinfo").open("a") as file:
-        file.write(f"34 31 0:31 / {machine.groups}/memory rw,nosuid shared:3 - cgroup cgroup rw,memory\n")
+        for number, controllers in ((33, "cpu,cpuacct"), (34, "memory")):
+            options = f"rw,nosuid shared:3 - cgroup cgroup rw,{controllers}"
+            file.write(f"{number} 31 0:{number} / {machine.groups}/{controllers} {options}\n")
     machine.mount("unified")
     machine.belongs("/box", controllers="memory")
+    machine.belongs("/pod/box", controllers="cpu,cpuacct")
     machine.belongs("/box")
-    machine.write("memory/box/memory.max", "1")
     machine.write("unified/box/memory.max", str(2 * GIB))
+    machine.write("memory/memory.limit_in_bytes", str(2**63 - 4096))  # none
+    machine.write("memory/box/memory.max", "1")  # no file of this version
+    machine.write("cpu,cpuacct/pod/box/cpu.cfs_quota_us", "-1")
+    machine.write("cpu,cpuacct/pod/box/cpu.cfs_period_us", "100000")
     assert machine.limits() == (None, 2 * GIB)
+    machine.write("memory/box/memory.limit_in_bytes", str(GIB))
+    machine.write("cpu,cpuacct/pod/cpu.cfs_quota_us", "150000")
+    machine.write("cpu,cpuacct/pod/cpu.cfs_period_us", "50000")
+    assert machine.limits() == (3.0, GIB)

@@ -30,12 +30,14 @@ from limelight_service.frontend.http.methods import (
 )
 from limelight_service.frontend.lifecycle import CalledMethod, Lifecycle
 from limelight_service.frontend.status import REQUEST_ID_KEY
+from limelight_service.observability.traces import http_span
 from limelight_service.security.access import Access
 
 TIMEOUT_HEADER = "x-request-timeout"
 LONGEST_TIMEOUT = 86_400.0  # seconds
 # nginx keeps up to 8 KB of an answer to itself unless the answer says otherwise.
 _EVENTS_HEADERS = {"content-type": EVENTS, "cache-control": "no-store", "x-accel-buffering": "no"}
+_NOBODY_HEARS = 499  # nginx's status of a request whose caller left before the answer
 _PIECE = 2**16  # bytes of an answer that are given to the transport at a time
 
 
@@ -62,7 +64,8 @@ class HttpCalls:
     def endpoint(self, method: HttpMethod) -> Callable[[Any, Any, Any], Coroutine[Any, Any, None]]:
         """Make the application of a method, which `starlette.routing.Route` calls once path and verb fit."""
         kind = "http_stream" if isinstance(method, EventsHttp) else "http"
-        return _Endpoint(self, method, self.lifecycle.method(kind, method.service, method.name))
+        span = http_span(method.verb, method.path.replace(":name}", "}"))
+        return _Endpoint(self, method, self.lifecycle.method(kind, method.service, method.name, span))
 
 
 class _Endpoint:
@@ -91,6 +94,7 @@ class _Exchange:
         self._call = self._running.call
         self._connection: Connection = scope[CONNECTION]
         self._has_begun = False  # the answer
+        self._status = _NOBODY_HEARS  # of the answer, once it has begun
         self._has_left = False  # the caller
 
     async def run(self) -> None:
@@ -111,7 +115,7 @@ class _Exchange:
                 await self._send_failure(failure_of(error, status))
         finally:
             self._call.at_end.close()
-            self._running.end(code)
+            self._running.end(code, self._status)
 
     def _admit(self) -> None:
         """Check who calls and how long it waits, before anything of the body is read."""
@@ -198,7 +202,7 @@ class _Exchange:
         await self._pass(b"", more=False)
 
     async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
-        self._has_begun = True
+        self._has_begun, self._status = True, status
         everything = {REQUEST_ID_KEY: self._call.identity, **headers}
         encoded = [(name.encode(), value.encode("latin-1")) for name, value in everything.items()]
         await self._send_message({"type": "http.response.start", "status": status, "headers": encoded})

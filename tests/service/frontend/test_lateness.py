@@ -64,3 +64,11 @@ def test_more_waiting_never_lets_a_call_in_that_less_would_keep_out(
 
     assert is_let_in(0)  # an idle server refuses nobody
     assert is_let_in(1) or not is_let_in(2)
+
+
+def test_no_call_of_the_first_burst_is_refused(repository: Path) -> None:
+    """What the warm-up took is the first estimate, which a guess would refuse callers by."""
+    with serving(repository) as running:
+        calls = [running.stub.Predict.future(predict("tiny", text("cat")), timeout=2) for _ in range(64)]
+        codes = {call.code() for call in calls}
+    assert grpc.StatusCode.RESOURCE_EXHAUSTED not in codes and codes

@@ -23,8 +23,8 @@ _INSTANCE: Any = values_pb2.Instance.DESCRIPTOR
 _VALUE: Any = values_pb2.Value.DESCRIPTOR
 _BESIDE = ("seed", "interventions")  # fields of an instance in the short form too
 _BASE64 = "b64"  # name of bytes in the requests of other servers: {"b64": "…"}
-_BARE_OBJECTS = frozenset({_BASE64, *(name for each in values_pb2.Graph.DESCRIPTOR.fields
-                                      for name in (each.name, each.json_name))})  # fmt: skip
+_GRAPH = [name for each in values_pb2.Graph.DESCRIPTOR.fields for name in (each.name, each.json_name)]
+_BARE, _BARE_OBJECTS = (str, int, float, list), frozenset({_BASE64, *_GRAPH})  # what a bare value is
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,6 @@ def _instance(value: Any, path: Path) -> _Read:
 def _value(value: Any, path: Path) -> Value | _Bare:
     is_bare = value.keys() <= _BARE_OBJECTS if isinstance(value, dict) and value else isinstance(value, _BARE)
     return _Bare(value) if is_bare else _stated(value, path)
-
-
-_BARE = (str, int, float, list)
 
 
 def _stated(value: Any, path: Path) -> Value:

@@ -266,7 +266,8 @@ def test_all_bodies_together_and_all_connections_have_a_bound(http: str) -> None
             opened.enter_context(begin(page, "GET /", Content_Length="1"))
 
         def is_full() -> bool:  # the places of calls that ended just now may still be theirs
-            last = opened.enter_context(socket.create_connection(("127.0.0.1", page.server_address[1]), timeout=1))
+            last = opened.enter_context(socket.create_connection(("127.0.0.1", page.server_address[1]), timeout=20))
+            last.settimeout(1)
             try:
                 return last.recv(1) == b""
             except TimeoutError:

@@ -65,6 +65,7 @@ class PageServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = _CONNECTIONS
 
     def __init__(self, upstream: Upstream, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.address_family = AF_INET6 if ":" in host else AF_INET

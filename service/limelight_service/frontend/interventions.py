@@ -98,12 +98,13 @@ def with_interventions(
                 of_map.scales = np.ones(bound.heads, np.float32)
             of_map.scales[heads] = factors
             continue
-        if each.change is Change.KEY_FACTOR:
-            of_map.factors.append(_multiplied(each, heads, row, schema, steps))
-            continue
         of_steps = bool(schema.steps_label) and description.query_labels == schema.steps_label
-        read = _of_steps if of_steps else _of_queries
-        of_map.rows.append(read(each, heads, row, schema, steps))
+        if each.change is Change.KEY_FACTOR:
+            of_map.factors.append(_multiplied(each, heads, row, schema, description, steps, of_steps=of_steps))
+        elif of_steps:
+            of_map.rows.append(_of_steps(each, heads, row, schema, description, steps))
+        else:
+            of_map.rows.append(_of_queries(each, heads, row, description))
     tensors: dict[str, Array] = {}
     for of_map in changes.values():
         _check_deadline(deadline)
@@ -178,9 +179,8 @@ class _Factors:
     factor: float
 
 
-def _of_queries(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, steps: int) -> _Rows:
+def _of_queries(asked: Intervention, heads: Array, row: Row, description: model_pb2.MapDescription) -> _Rows:
     """Read a change of a map whose queries are known before the model runs."""
-    description = next(each for each in schema.maps if each.name == asked.map)
     count = row.labels[description.query_labels].size
     queries = _indices(asked.queries, count, "queries", asked)
     if asked.change is Change.UNIFORM:
@@ -189,12 +189,19 @@ def _of_queries(asked: Intervention, heads: Array, row: Row, schema: ModelSchema
     return _Rows(heads, queries, count, _weights(asked, (len(heads), len(queries), size)))
 
 
-def _of_steps(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, steps: int) -> _Rows:
+def _of_steps(
+    asked: Intervention,
+    heads: Array,
+    row: Row,
+    schema: ModelSchema,
+    description: model_pb2.MapDescription,
+    steps: int,
+) -> _Rows:
     """Read a change of a map whose queries are output steps. The last of its rows holds for all later steps."""
     queries, count = _steps(asked, steps) if asked.queries else (np.zeros(1, np.int64), 1)
     if asked.change is Change.UNIFORM:
         return _Rows(heads, queries, count, None)
-    keys = next(each.key_labels for each in schema.maps if each.name == asked.map)
+    keys = description.key_labels
     if keys in row.labels:
         return _Rows(heads, queries, count, _weights(asked, (len(heads), len(queries), row.labels[keys].size)))
     there = schema.first_keys(keys, row) + queries  # the keys of each query
@@ -221,15 +228,23 @@ def _steps(asked: Intervention, steps: int) -> tuple[Array, int]:
     return queries, int(queries.max()) + 2
 
 
-def _multiplied(asked: Intervention, heads: Array, row: Row, schema: ModelSchema, steps: int) -> _Factors:
+def _multiplied(
+    asked: Intervention,
+    heads: Array,
+    row: Row,
+    schema: ModelSchema,
+    description: model_pb2.MapDescription,
+    steps: int,
+    *,
+    of_steps: bool,
+) -> _Factors:
     """Read a change that multiplies the weights on some keys."""
     assert asked.key_factor is not None
     field, factor = (*asked.field, "key_factor"), asked.key_factor.factor
     if not 0 <= factor <= _LARGEST_FACTOR:
         raise InputError((*field, "factor"), f"is {factor:g}; it is a number from 0 to {_LARGEST_FACTOR:,}")
-    description = next(each for each in schema.maps if each.name == asked.map)
     queries, count = None, 1
-    if asked.queries and schema.steps_label and description.query_labels == schema.steps_label:
+    if asked.queries and of_steps:
         queries, count = _steps(asked, steps)
     elif asked.queries:
         count = row.labels[description.query_labels].size

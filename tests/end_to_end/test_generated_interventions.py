@@ -110,9 +110,9 @@ def test_a_change_of_each_step_is_the_same_change_in_pytorch(
         with in_pytorch():
             wanted = served.expected(instance, tokens)
         scores = wanted.outputs["scores"]
-        np.testing.assert_allclose(answer.prediction.outputs["scores"], scores, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(answer.prediction.outputs["scores"], scores, rtol=1e-5, atol=1e-5)
         for each in answer.maps:
-            np.testing.assert_allclose(each.weights, wanted.maps[each.name].weights, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(each.weights, wanted.maps[each.name].weights, rtol=1e-5, atol=1e-5)
         chosen = scores[np.arange(len(tokens)), tokens]
         np.testing.assert_allclose(chosen, scores.max(-1), rtol=0, atol=1e-4)  # PyTorch puts the same out
 
@@ -266,7 +266,7 @@ def test_a_changed_row_that_joins_midway_is_answered_as_alone(served: Served) ->
         alone.join([job])
         alone.finish()
         (each,), (wanted,) = answer.maps.values(), alone.answer(job).maps.values()
-        np.testing.assert_allclose(each.weights, wanted.weights, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(each.weights, wanted.weights, rtol=1e-5, atol=1e-5)
         found.append(each.weights)
     np.testing.assert_array_equal(found[0][:, :2], given[:, :2])
     np.testing.assert_allclose(found[1][:, 2:], 1 / keys[1], atol=1e-6)

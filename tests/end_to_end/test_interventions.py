@@ -153,9 +153,9 @@ def test_a_change_over_the_socket_is_the_same_change_in_pytorch(served: Served, 
     together, (alone,) = served.client.attend(served.kind, asked), served.client.attend(served.kind, asked[:1])
     for answer, row in zip((*together, alone), (*wanted, wanted[0]), strict=True):
         for output, array in answer.prediction.outputs.items():
-            np.testing.assert_allclose(array, row[output][0], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(array, row[output][0], rtol=1e-5, atol=1e-5)
         found = answer[KINDS[served.kind][0]].weights
-        np.testing.assert_allclose(found, row[KINDS[served.kind][0]].reshape(found.shape), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found, row[KINDS[served.kind][0]].reshape(found.shape), rtol=1e-5, atol=1e-5)
 
 
 def changed_row(served: Served, instance: Instance, change: Change) -> tuple[values_pb2.Instance, dict[str, Array]]:

@@ -105,7 +105,7 @@ class Decoder:
         roles = generation.encoder, generation.prefill, generation.step
         changes = [[each for each in interventions if each.graph == name] for name in roles]
         self._encoder_changes, self._prefill_changes, self.step_interventions = map(Interventions, changes)
-        self.step_changes = StepChanges(changes[2])
+        self.step_changes = StepChanges(changes[2], changes[1])
         self._encoder_feeds = Feeds(bundle, encoder) if encoder else None
         self._step_feeds = Feeds(bundle, step, besides=self._constant | driven)
         self._encoder_maps = bound_maps(bundle, encoder.name, tensors) if encoder else {}

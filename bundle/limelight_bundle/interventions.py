@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from limelight_bundle.rows import Row
+from limelight.v1 import model_pb2
+from limelight_bundle.maps import nested_mask_name
+from limelight_bundle.rows import Row, bound_tensors
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
 
@@ -23,21 +25,57 @@ def intervened_name(part: str) -> str:
 
 
 @dataclass(frozen=True)
+class Edges:
+    """The edges of a row's map, in the order in which the map is answered.
+
+    Attributes:
+        query, key: of each edge, [edge].
+        shape: of what a row has for each edge and head: [edge, head], or of nested keys [head, query, key of it].
+    """
+
+    query: Array
+    key: Array
+    shape: tuple[int, ...]
+    _places: tuple[Array | slice, ...]
+
+    @classmethod
+    def joined(cls, query: Array, key: Array, heads: int) -> "Edges":
+        """Give those between queries and keys, [edge] each."""
+        order = np.lexsort((key, query))
+        return cls(query[order], key[order], (len(order), heads), (order,))
+
+    @classmethod
+    def nested(cls, mask: Array, heads: int) -> "Edges":
+        """Give those of the keys that a mask [query, key of the query] has."""
+        query, place = np.nonzero(mask)
+        return cls(query, np.arange(len(query)), (heads, *mask.shape), (slice(None), query, place))
+
+    def tensor(self, values: Array, default: float) -> Array:
+        """Put [head, edge] where a row's tensor has it, among defaults."""
+        made = np.full(self.shape, default, np.float32)
+        made[self._places] = values if len(self.shape) == 3 else values.T
+        return made
+
+
+@dataclass(frozen=True)
 class BoundIntervention:
     """Inputs and output of the interventions on one map (`MapBinding` of bundle.proto).
 
     A row has those inputs that change something, without batch axis: scales [head], replacement [head, query, key],
     replaced and uniform [head, query, 1], key_factors [head, query, key]. One head or query of key_factors stands for
     all, and keys beyond its own are not multiplied. Where the queries are output steps, the last of a row's holds for
-    all later steps as well.
+    all later steps as well. Of a map of edges that are joined, every tensor is [edge, head].
 
     Attributes:
         graph: that puts the map out where nothing is changed.
-        key_labels: label set of the keys.
+        query_labels, key_labels: label sets of its axes.
+        edges: tensors with the query and the key of each edge, of a map of edges that are joined; else none.
+        nested: mask of nested keys; empty for a map without.
     """
 
     map: str
     graph: str
+    query_labels: str
     key_labels: str
     heads: int
     scales: str
@@ -46,17 +84,47 @@ class BoundIntervention:
     uniform: str
     key_factors: str
     masked: str
+    edges: tuple[str, ...] = ()
+    nested: str = ""
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The inputs' names."""
         return self.scales, self.replacement, self.replaced, self.uniform, self.key_factors
 
+    @property
+    def is_of_edges(self) -> bool:
+        """Whether the map is one of edges."""
+        return bool(self.edges or self.nested)
+
+    def places(self, row: Row) -> int:
+        """Return for how many places a row's tensors of a map of edges have a number of each head."""
+        return int(row.tensors[self.edges[0] if self.edges else self.nested].size)
+
+    def edges_of(self, row: Row) -> Edges | None:
+        """Find the edges of a row's map; None for a dense map."""
+        if self.nested:
+            return Edges.nested(row.tensors[self.nested], self.heads)
+        if not self.edges:
+            return None
+        query, key = self.edges
+        return Edges.joined(row.tensors[query], row.tensors[key], self.heads)
+
+    def default(self, name: str) -> int:
+        """Return the number that an input holds where nothing changes."""
+        return 1 if name in (self.scales, self.key_factors) else 0
+
     def feeds(self, rows: Sequence[Row]) -> Iterator[tuple[str, Array]]:
         """Give the inputs that some row of a batch has; rows without one are left as they are."""
         for name in self.inputs:
             held = [([place], row.tensors[name]) for place, row in enumerate(rows) if name in row.tensors]
-            if held:
+            if held and self.edges:
+                others = (np.full((self.places(row), self.heads), self.default(name), np.float32) for row in rows)
+                yield (
+                    name,
+                    np.concatenate([row.tensors.get(name, other) for row, other in zip(rows, others, strict=True)]),
+                )
+            elif held:
                 yield name, self.together(name, held, len(rows))
 
     def together(self, name: str, parts: Sequence[tuple[list[int], Array]], count: int) -> Array:
@@ -67,7 +135,7 @@ class BoundIntervention:
             count: of all rows.
         """
         sizes = [max(size) for size in zip(*(part.shape for _, part in parts), strict=True)]
-        batch = np.full((count, *sizes), 1 if name in (self.scales, self.key_factors) else 0, np.float32)
+        batch = np.full((count, *sizes), self.default(name), np.float32)
         for places, part in parts:
             of_all = 2 if name == self.key_factors else 0  # axes of size 1 that stand for all
             inside = [slice(None if axis < of_all and size == 1 else size) for axis, size in enumerate(part.shape)]
@@ -79,24 +147,37 @@ class BoundIntervention:
 def bound_interventions(bundle: bundle_pb2.Bundle) -> dict[str, BoundIntervention]:
     """Return the interventions that a bundle's graph for them takes, by map."""
     described = {each.name: each for each in bundle.description.maps}
-    found = {}
-    for each in bundle.maps:
-        if each.head_scales:
-            replacement, replaced, uniform = each.weights_inputs
-            description = described[each.map]
-            found[each.map] = BoundIntervention(
-                each.map,
-                each.graph,
-                description.key_labels,
-                description.heads,
-                each.head_scales,
-                replacement,
-                replaced,
-                uniform,
-                each.key_factors,
-                each.masked_output,
-            )
-    return found
+    return {each.map: bound_intervention(bundle, each, described[each.map]) for each in bundle.maps if each.head_scales}
+
+
+def bound_intervention(
+    bundle: bundle_pb2.Bundle, binding: bundle_pb2.MapBinding, description: model_pb2.MapDescription
+) -> BoundIntervention:
+    """Bind the interventions on one map. bundle: of which the graphs are not read."""
+    replacement, replaced, uniform = binding.weights_inputs
+    joined = bundle_pb2.AXIS_EDGE in binding.axes
+    tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
+    return BoundIntervention(
+        binding.map,
+        binding.graph,
+        description.query_labels,
+        description.key_labels,
+        description.heads,
+        binding.head_scales,
+        replacement,
+        replaced,
+        uniform,
+        binding.key_factors,
+        binding.masked_output,
+        edge_tensors(bundle) if joined else (),
+        "" if joined else nested_mask_name(bundle.description, description, tensors),
+    )
+
+
+def edge_tensors(bundle: bundle_pb2.Bundle) -> tuple[str, ...]:
+    """Name the tensors with the query and the key of each edge of the graph that is read; none for several graphs."""
+    steps = [step.read_graph for each in bundle.preprocessing for step in each.steps if step.HasField("read_graph")]
+    return (steps[0].targets_tensor, steps[0].sources_tensor) if len(steps) == 1 else ()
 
 
 def intervened_bindings(bundle: bundle_pb2.Bundle) -> bundle_pb2.Bundle:

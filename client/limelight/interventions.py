@@ -53,11 +53,12 @@ def replace(
     Args:
         map: name of the map.
         weights: numbers of the shape [head, query, key] for the heads and queries that change, those of a query with
-            the sum 1; a shape that broadcasts to it is not enough. Or "uniform": equal weights over the keys to which
-            a query may attend. A map of output steps takes one query for all steps, where `queries` names none.
+            the sum 1; a shape that broadcasts to it is not enough. Of a map of edges they are [head, edge]: the edges
+            of these queries, in the order in which the map is answered. Or "uniform": equal weights over the keys to
+            which a query may attend. A map of output steps takes one query for all steps, where `queries` names none.
         heads, queries: those that change; all by default. Negative numbers count from the end, but for output steps.
     Raises:
-        ValueError: weights that are neither "uniform" nor numbers along three axes.
+        ValueError: weights that are neither "uniform" nor numbers along two or three axes.
     """
     message = values_pb2.Intervention(
         map=check_string(map, "interventions.map"), heads=_listed(heads), queries=_listed(queries)
@@ -68,8 +69,9 @@ def replace(
         message.uniform.SetInParent()
         return Intervention(message)
     array = np.asarray(weights, np.float32)
-    if array.ndim != 3:
-        raise ValueError(f"weights have the axes [head, query, key], not {counted(array.ndim, 'axis', 'axes')}")
+    if array.ndim not in (2, 3):
+        axes = counted(array.ndim, "axis", "axes")
+        raise ValueError(f"weights have the axes [head, query, key], or [head, edge], not {axes}")
     message.weights.CopyFrom(to_tensor(array))
     return Intervention(message)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from limelight.v1 import attention_pb2, model_pb2
+from limelight_bundle.interventions import edge_tensors
 from limelight_bundle.maps import DENSE_AXES, map_key, map_quantities, nested_mask_name
 from limelight_bundle.rows import BoundTensor, joined_dimensions
 from limelight_bundle.v1 import bundle_pb2
@@ -270,10 +271,21 @@ def _label_axis(card: Card, name: str) -> AxisSize:
     raise ExportError(f"the label set {name!r} refers to no axis of an input tensor")
 
 
-def intervened_maps(card: Card) -> dict[str, int]:
-    """Return the maps that may be intervened on, dense ones without features, with their heads."""
-    return {
-        each.name: each.heads
-        for each in card.description.maps
-        if each.form == model_pb2.MAP_FORM_DENSE and set(map_axes(card, each.name)) <= set(DENSE_AXES)
-    }
+@dataclass(frozen=True)
+class IntervenedMap:
+    """A map that may be intervened on. nested: mask [batch, query, key of the query] of nested keys; else empty."""
+
+    heads: int
+    nested: str = ""
+
+
+def intervened_maps(card: Card) -> dict[str, IntervenedMap]:
+    """Return the maps that may be intervened on: those without features."""
+    found = {}
+    for each in card.description.maps:
+        axes, bound = set(map_axes(card, each.name)), card.bound()
+        if axes == {bundle_pb2.AXIS_EDGE, bundle_pb2.AXIS_HEAD} and edge_tensors(card.bundle()):
+            found[each.name] = IntervenedMap(each.heads)
+        elif axes <= set(DENSE_AXES):
+            found[each.name] = IntervenedMap(each.heads, nested_mask_name(card.description, each, bound))
+    return found

@@ -1,8 +1,11 @@
 """Interventions through the socket: the same change in PyTorch gives the same answer, alone and in a batch."""
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +18,14 @@ import limelight
 from limelight.interventions import with_interventions
 from limelight.v1 import values_pb2
 from limelight_bundle.preprocess import Preprocessor
+from limelight_bundle.rows import Row
 from limelight_bundle.values import Array, Instance
 from limelight_bundle.wire import instance_to_wire
 from limelight_export.execution import pytorch_runner
 from limelight_export.execution.random_inputs import collate_rows
+from limelight_export.execution.row_answers import single_pass_answers
 from limelight_export.pipeline import export_model
-from limelight_models.attention import Attention
+from limelight_models.attention import Attention, edges
 from limelight_models.cards.card import TrainedModel
 from limelight_models.network import Answer
 from tests.kit import small, tiny
@@ -258,3 +263,110 @@ def test_a_span_of_the_text_is_looked_away_from_by_every_map(served: Served) -> 
     np.testing.assert_array_equal(weights[:, 0], usual["encoder.0.self"].weights[:, 0])  # it has nothing else
     by_hand = usual["pool"].weights * [1, 2, 3, 1]
     np.testing.assert_allclose(doubled["pool"].weights, by_hand / by_hand.sum(-1, keepdims=True), rtol=1e-5)
+
+
+# Of models with maps of edges: their maps.
+EDGES = {"gat": ("layer.0", "layer.1"), "han": ("word",)}
+
+
+@dataclass(frozen=True)
+class EdgeChange:
+    """A change of every kind: weights are given to a query of the first head, and equal in the last head."""
+
+    keys: list[int]
+    factor: float
+    query: int
+    new: Array
+    scale: float
+
+    def asked(self, name: str) -> list[limelight.Intervention]:
+        """What a client asks for."""
+        return [
+            limelight.scale_keys(name, self.keys, self.factor),
+            limelight.replace(name, "uniform", heads=-1),
+            limelight.replace(name, self.new[np.newaxis], heads=0, queries=self.query),
+            limelight.scale_heads(name, {0: self.scale}),
+        ]
+
+    def of(self, weights: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """Change weights [edge, head]. query, key: of each edge."""
+        changed = weights.clone()
+        for one in query.unique().tolist():
+            own = (query == one).nonzero()[:, 0]
+            own = own[key[own].argsort()]
+            changed[own, -1] = 1 / len(own)
+            if one == self.query:
+                changed[own, 0] = torch.from_numpy(self.new)
+            scaled = (
+                changed[own] * torch.where(torch.isin(key[own], torch.tensor(self.keys)), self.factor, 1.0)[:, None]
+            )
+            left = scaled.sum(0)
+            changed[own] = torch.where(left > 1e-30, scaled / left.clamp(min=1e-30), changed[own])
+        return changed
+
+    @contextmanager
+    def in_pytorch(self, served: TrainedModel, name: str, row: Row) -> Iterator[None]:
+        """Change a map in PyTorch, of a row alone."""
+        if name == "word":
+            mask = torch.from_numpy(row.tensors["token_mask"])
+            query, key = mask.nonzero()[:, 0], torch.arange(int(mask.sum()))
+
+            def altered(weights: Tensor, _: Tensor | None) -> Tensor:
+                made = torch.zeros_like(weights)
+                made[:, 0, 0][mask] = self.of(weights[:, 0, 0][mask][:, None], query, key)[:, 0]
+                return made
+
+            attention = served.model.get_submodule("words.attention")
+            assert isinstance(attention, Attention)
+            with changed(attention, factors=torch.tensor([self.scale]), weights=altered):
+                yield
+            return
+        layer, softmax, weighted_sum = int(name[-1]), edges.softmax, edges.weighted_sum
+        calls, sums, sources = itertools.count(), itertools.count(), torch.from_numpy(row.tensors["sources"])
+
+        def softmax_changed(scores: Tensor, query_index: Tensor, queries: int) -> Tensor:
+            weights = softmax(scores, query_index, queries)
+            return self.of(weights, query_index, sources) if next(calls) == layer else weights
+
+        def sum_changed(weights: Tensor, *others: Any) -> Tensor:
+            scales = torch.ones(weights.shape[1])
+            scales[0] = self.scale if next(sums) == layer else 1
+            return weighted_sum(weights * scales, *others)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(edges, "softmax", softmax_changed)
+            patch.setattr(edges, "weighted_sum", sum_changed)
+            yield
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_changes_of_edges_are_those_in_pytorch(name: str, tmp_path: Path) -> None:
+    """Of each map of edges, for one row of a batch with others, and alone."""
+    torch.manual_seed(0)
+    trained, random = small.trained(name), np.random.default_rng(0)
+    preprocessor = Preprocessor(export_model(trained, tmp_path, interventions=True))
+    with serving(tmp_path) as running, limelight.Client(running.server.address) as client:
+        asked = [instance_to_wire(each) for each in trained.examples[:3]]
+        kinds = {each.name: each.interventions for each in client.model(name).maps}
+        for map_name, place in itertools.product(EDGES[name], (0, len(asked) - 1)):
+            assert kinds[map_name] == ("head_scales", "weights", "key_factor")
+            usual = client.attend(name, asked[place])[map_name]
+            assert usual.edges is not None
+            query = int(usual.edges.query_index[-1])
+            new = random.dirichlet(np.ones((usual.edges.query_index == query).sum())).astype(np.float32)
+            change = EdgeChange([0, int(usual.edges.key_index[-1])], 0.25, query, new, -0.5)
+            sent = [*asked]
+            sent[place] = with_interventions(asked[place], change.asked(map_name))
+            together, alone = client.attend(name, sent), client.attend(name, sent[place])
+            for number, answer in [*enumerate(together), (place, alone)]:
+                row = preprocessor.row(trained.examples[number])
+                with change.in_pytorch(trained, map_name, row) if number == place else nullcontext():
+                    wanted = pytorch_runner.run_model(trained.model, trained.card, collate_rows(trained.card, [row]))
+                (expected,) = single_pass_answers(trained.card, wanted, [row])
+                for each in answer.maps:
+                    np.testing.assert_allclose(each.weights, expected.maps[each.name].weights, atol=1e-5)
+                for output, array in answer.prediction.outputs.items():
+                    np.testing.assert_allclose(array, expected.outputs[output], rtol=1e-5, atol=1e-5)
+        refused = limelight.replace(EDGES[name][0], np.ones((1, 2)), heads=0)
+        with pytest.raises(limelight.InvalidArgument, match=r"it takes FLOAT32 \[head, edge\] = "):
+            client.predict(name, asked[0], interventions=[refused])

@@ -6,7 +6,7 @@ The self-test on examples checks the graphs themselves.
 from limelight.v1 import model_pb2, values_pb2
 from limelight_bundle.checks.description import all_tensors, check_axes, check_distinct
 from limelight_bundle.errors import BundleError
-from limelight_bundle.interventions import intervened_graph
+from limelight_bundle.interventions import edge_tensors, intervened_graph
 from limelight_bundle.maps import WEIGHTS, map_key
 from limelight_bundle.v1 import bundle_pb2
 
@@ -111,15 +111,19 @@ def _check_interventions(bundle: bundle_pb2.Bundle) -> None:
             raise BundleError(f"{subject} supports interventions for which its binding has no inputs, or the opposite")
         if not kinds:
             continue
-        if len(stated) != 6 or len({*stated, ""}) != 7:
+        is_joined = bundle_pb2.AXIS_EDGE in binding.axes
+        named = stated[:-1] if is_joined else stated
+        if len(stated) != 6 or len({*named, ""}) != 1 + len(named):
             raise BundleError(f"{subject} has no name for some input or output of its interventions")
         name = intervened_graph(bundle, binding.graph)
         if name not in graphs:
             raise BundleError(f"{subject} supports interventions, and no graph {name} answers with them")
-        if not {binding.output, binding.masked_output} <= outputs[name]:
+        if not set(filter(None, (binding.output, binding.masked_output))) <= outputs[name]:
             raise BundleError(f"{subject} supports interventions, but {name} does not put it out")
-        if description.form != model_pb2.MAP_FORM_DENSE or description.features:
-            raise BundleError(f"{subject} supports interventions, but is not a dense map without features")
+        if description.features or (is_joined and (bundle_pb2.AXIS_BATCH in binding.axes or not edge_tensors(bundle))):
+            raise BundleError(
+                f"{subject} supports interventions, but has features, or edges that are those of no graph"
+            )
     generates = bundle.HasField("generation")
     for each in bundle.graphs if generates else bundle.graphs[:1]:
         changed = graphs.get(intervened_graph(bundle, each.name))

@@ -8,7 +8,7 @@ import onnx
 import onnx_ir
 
 from limelight_export.errors import ExportError
-from limelight_export.interface import Axes, AxisSize, TensorSpec
+from limelight_export.interface import Axes, AxisSize, IntervenedMap, TensorSpec
 from limelight_export.surgery.attention import expand_attention
 from limelight_export.surgery.derived_sizes import equals_size
 from limelight_export.surgery.graph_values import PRODUCER, set_shape, strip_metadata
@@ -34,7 +34,7 @@ def finalise(
     *,
     max_axis_size: int,
     optional_map_axes: Mapping[str, Axes] = MappingProxyType({}),
-    intervened_maps: Mapping[str, int] = MappingProxyType({}),
+    intervened_maps: Mapping[str, IntervenedMap] = MappingProxyType({}),
 ) -> FinalisedModel:
     """Turn a traced model into the model that a bundle holds.
 
@@ -45,7 +45,7 @@ def finalise(
     Args:
         max_axis_size: as `limelight_export.interface.max_axis_size` gives it.
         optional_map_axes: as `limelight_export.interface.optional_map_axes` gives it.
-        intervened_maps: outputs that may be intervened on, with their heads, of a graph that was traced for that.
+        intervened_maps: outputs that may be intervened on, of a graph that was traced for that.
     Raises:
         ExportError: the exporter froze an axis of an input, or derived that an axis of an output is not the card's.
     """

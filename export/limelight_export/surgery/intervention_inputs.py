@@ -1,6 +1,6 @@
 """Optional inputs and the output of a graph for interventions; the exporter without PyTorch reads them too."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -16,6 +16,9 @@ _FLOAT = onnx.TensorProto.FLOAT
 @dataclass(frozen=True)
 class Intervention:
     """Inputs and output of the interventions on one map.
+
+    Of a map of edges that are joined, each input is FLOAT [edge, head], with the same default, and there is no output:
+    no weight can be on a key that the query must not attend to.
 
     Attributes:
         scales: FLOAT [batch, head], ones by default: factor of each head's context vectors.
@@ -35,21 +38,22 @@ class Intervention:
     masked: str
 
     @classmethod
-    def of(cls, name: str) -> "Intervention":
+    def of(cls, name: str, *, edges: bool = False) -> "Intervention":
         """Name the inputs and the output of a map's interventions."""
         parts = "scales", "replacement", "replaced", "uniform", "key_factors", "masked"
-        return cls(*(f"{name}:{each}" for each in parts))
+        found = cls(*(f"{name}:{each}" for each in parts))
+        return replace(found, masked="") if edges else found
 
     @property
     def defaults(self) -> dict[str, Array]:
         """The default of each input."""
-        zeros = np.zeros((1, 1, 1, 1), np.float32)
+        zeros = np.zeros((1, 1, 1, 1) if self.masked else (1, 1), np.float32)
         return {
             self.scales: np.ones((1, 1), np.float32),
             self.replacement: zeros,
             self.replaced: zeros,
             self.uniform: zeros,
-            self.key_factors: np.ones((1, 1, 1, 1), np.float32),
+            self.key_factors: zeros + 1,
         }
 
     def fill_binding(self, binding: bundle_pb2.MapBinding) -> None:
@@ -64,4 +68,5 @@ def declare_intervention(model: onnx.ModelProto, intervention: Intervention) -> 
     """Add the inputs of a map's interventions, with their defaults, and their output to a graph."""
     for name, value in intervention.defaults.items():
         declare_optional_input(model, name, value, tuple(f"{name}:{axis}" for axis in range(value.ndim)))
-    model.graph.output.append(helper.make_tensor_value_info(intervention.masked, _FLOAT, ["batch"]))
+    if intervention.masked:
+        model.graph.output.append(helper.make_tensor_value_info(intervention.masked, _FLOAT, ["batch"]))

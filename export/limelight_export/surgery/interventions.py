@@ -5,38 +5,41 @@ change nothing, and puts out `X:masked`. Replacements and factors are padded to 
 gives them for the rows that have them, as large as those rows are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from limelight_export.interface import IntervenedMap
 from limelight_export.surgery.intervention_inputs import Intervention
 from limelight_export.surgery.node_builder import NodeBuilder
 from limelight_export.surgery.subgraphs import subgraphs
-from limelight_models.attention.export_markers import DOMAIN, INTERVENTION
+from limelight_models.attention.export_markers import DOMAIN, EDGE_INTERVENTION, INTERVENTION
 
 _FLOAT = onnx.TensorProto.FLOAT
-# Operators that leave the order of a tensor's numbers as it is; Gather takes an axis of size 1 away.
-_SAME_ORDER = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Gather"})
+# Operators that leave a tensor's numbers as they are, and their order: Gather takes an axis of size 1 away, Mul what
+# queries have that are padding. What else they do shows where interventions are verified.
+_SAME_ORDER = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Gather", "Mul"})
 _TINY = np.float32(1e-30)
+_ONE = numpy_helper.from_array(np.ones(1, np.float32))
 
 
-def expand_interventions(model: onnx.ModelProto, maps: Mapping[str, int]) -> dict[str, Intervention]:
+def expand_interventions(model: onnx.ModelProto, maps: Mapping[str, IntervenedMap]) -> dict[str, Intervention]:
     """Replace every intervention marker of a model, in place.
 
     Args:
-        maps: outputs that may be intervened on, with their heads.
+        maps: outputs that may be intervened on.
     Returns: the interventions of the maps that seem to be the weights of one marker, in [batch, head, query, key] or
-        without axes of size 1; `limelight_export.verification.interventions` finds the others. Markers of other maps
-        leave no trace. Inputs and outputs are not declared yet.
+        without axes of size 1, or in [edge, head]; `limelight_export.verification.interventions` finds the others.
+        Markers of other maps leave no trace. Inputs and outputs are not declared yet.
     """
-    nodes = list(model.graph.node)
+    nodes, inputs = list(model.graph.node), {each.name for each in model.graph.input}
     makers = {name: node for node in nodes for name in node.output}
     markers = {
         node.output[0]: name
-        for name in maps
-        if (node := _marker_of(name, makers)) is not None and _heads(node) == maps[name]
+        for name, each in maps.items()
+        if (node := _marker_of(name, makers, each.heads)) is not None and (not each.nested or each.nested in inputs)
     }
     found: dict[str, Intervention] = {}
     del model.graph.node[:]
@@ -48,9 +51,12 @@ def expand_interventions(model: onnx.ModelProto, maps: Mapping[str, int]) -> dic
         name = markers.get(node.output[0])
         if name is None:
             _pass_on(builder, node)
+        elif node.op_type == EDGE_INTERVENTION:
+            found[name] = Intervention.of(name, edges=True)
+            _change_edges(builder, node, found[name])
         else:
             found[name] = Intervention.of(name)
-            _change(builder, node, found[name])
+            _change(builder, node, found[name], maps[name].nested)
         model.graph.node.extend(builder.nodes)
     for graph in subgraphs(model.graph.node):
         _drop_inner(graph)
@@ -60,35 +66,78 @@ def expand_interventions(model: onnx.ModelProto, maps: Mapping[str, int]) -> dic
     return {name: found[name] for name in maps if name in found}
 
 
-def _marker_of(name: str, makers: Mapping[str, onnx.NodeProto]) -> onnx.NodeProto | None:
+def _marker_of(name: str, makers: Mapping[str, onnx.NodeProto], heads: int) -> onnx.NodeProto | None:
     node = makers.get(name)
-    while node is not None and node.op_type in _SAME_ORDER:
+    same = _SAME_ORDER | {"Transpose"} if heads == 1 else _SAME_ORDER  # by which one head changes its place
+    while node is not None and node.op_type in same:
         node = makers.get(node.input[0])
-    return node if node is not None and _is_marker(node) else None
+    return node if node is not None and _is_marker(node) and _heads(node) == heads else None
 
 
 def _heads(node: onnx.NodeProto) -> int:
     return next(int(each.i) for each in node.attribute if each.name == "heads")
 
 
-def _change(builder: NodeBuilder, node: onnx.NodeProto, inputs: Intervention) -> None:
+def _change(builder: NodeBuilder, node: onnx.NodeProto, inputs: Intervention, nested: str) -> None:
+    """Change weights [batch, head, query, key]; of nested keys those in that shape that a marker has in another.
+
+    Args:
+        nested: input whose shape is [batch, query, key of the query]; empty where keys are not nested.
+    """
     weights, *masks = node.input
-    shape = builder.add("Shape", weights)
-    ones = builder.add("ConstantOfShape", shape, value=numpy_helper.from_array(np.ones(1, np.float32)))
+    own = shape = builder.add("Shape", weights)
+    scales = builder.add("Unsqueeze", inputs.scales, builder.integers(2, 3), output="" if nested else node.output[1])
+    ones = builder.add("ConstantOfShape", shape, value=_ONE)
     allowed = builder.add("Mul", builder.add("Cast", masks[0], to=_FLOAT), ones) if masks else ones
-    row = builder.add("Concat", builder.add("Shape", weights, end=3), builder.integers(1), axis=0)
+    if nested:
+        sizes = builder.add("Shape", nested, end=1), builder.add("Shape", nested, start=1)
+        shape = builder.add("Concat", sizes[0], builder.integers(_heads(node)), sizes[1], axis=0)
+        weights, allowed = (builder.add("Reshape", each, shape) for each in (weights, allowed))
+    row = builder.add(
+        "Concat", builder.add("Slice", shape, *map(builder.integers, (0, 3))), builder.integers(1), axis=0
+    )
     replacement = _padded(builder, inputs.replacement, shape)
     replaced, uniform = (_padded(builder, each, row) for each in (inputs.replaced, inputs.uniform))
-    total = builder.add("Max", builder.add("ReduceSum", allowed, builder.integers(-1)), builder.constant(_TINY))
-    half = builder.constant(np.float32(0.5))
-    given = builder.add("Where", builder.add("Greater", replaced, half), replacement, weights)
-    equal = builder.add("Div", allowed, total)
-    held = builder.add("Where", builder.add("Greater", uniform, half), equal, given)
-    _multiply(builder, held, _factors(builder, inputs.key_factors, shape), output=node.output[0])
-    builder.add("Unsqueeze", inputs.scales, builder.integers(2, 3), output=node.output[1])
+
+    def total(values: str) -> str:
+        return builder.add("ReduceSum", values, builder.integers(-1))
+
+    equal = builder.add("Div", allowed, builder.add("Max", total(allowed), builder.constant(_TINY)))
+    held = _held(builder, weights, (replacement, replaced), (equal, uniform))
+    factors = _factors(builder, inputs.key_factors, shape)
+    changed = _multiply(builder, held, factors, total, output="" if nested else node.output[0])
+    if nested:
+        builder.add("Reshape", changed, own, output=node.output[0])
+        of_queries = builder.add("Expand", scales, row)
+        builder.add("Reshape", of_queries, builder.integers(-1, _heads(node), 1, 1), output=node.output[1])
     outside = builder.add("Sub", builder.constant(np.float32(1)), allowed)
     beyond = builder.add("Mul", builder.add("Mul", builder.add("Abs", replacement), outside), replaced)
     builder.add("ReduceMax", beyond, builder.integers(1, 2, 3), keepdims=0, output=inputs.masked)
+
+
+def _change_edges(builder: NodeBuilder, node: onnx.NodeProto, inputs: Intervention) -> None:
+    """Change weights [edge, head], of which those of a query belong together."""
+    weights, query_index, empty = node.input
+    shape = builder.add("Shape", weights)
+    places = builder.add("Expand", builder.add("Unsqueeze", query_index, builder.integers(1)), shape)
+
+    def total(values: str) -> str:
+        of_queries = builder.add("ScatterElements", empty, places, values, axis=0, reduction="add")
+        return builder.add("Gather", of_queries, query_index, axis=0)
+
+    ones = builder.add("ConstantOfShape", shape, value=_ONE)
+    equal = builder.add("Div", ones, total(ones))
+    held = _held(builder, weights, (inputs.replacement, inputs.replaced), (equal, inputs.uniform))
+    changed = _multiply(builder, held, inputs.key_factors, total, output=node.output[0])
+    builder.add("Mul", changed, inputs.scales, output=node.output[1])
+
+
+def _held(builder: NodeBuilder, weights: str, given: tuple[str, str], equal: tuple[str, str]) -> str:
+    """Put given weights, and equal ones, in the place of others, each where its second tensor is 1."""
+    half = builder.constant(np.float32(0.5))
+    for new, where in (given, equal):
+        weights = builder.add("Where", builder.add("Greater", where, half), new, weights)
+    return weights
 
 
 def _factors(builder: NodeBuilder, name: str, shape: str) -> str:
@@ -101,13 +150,17 @@ def _factors(builder: NodeBuilder, name: str, shape: str) -> str:
     return builder.add("Pad", name, pads, builder.constant(np.float32(1)))
 
 
-def _multiply(builder: NodeBuilder, weights: str, factors: str, output: str) -> None:
-    """Multiply weights by factors, and all of a query so that their sum stays; those with nothing left stay."""
+def _multiply(builder: NodeBuilder, weights: str, factors: str, total: Callable[[str], str], output: str) -> str:
+    """Multiply weights by factors, and all of a query so that their sum stays; those with nothing left stay.
+
+    Args:
+        total: sums what the keys of each query have.
+    """
     scaled = builder.add("Mul", weights, factors)
-    before, after = (builder.add("ReduceSum", each, builder.integers(-1)) for each in (weights, scaled))
+    before, after = map(total, (weights, scaled))
     tiny = builder.constant(_TINY)
     kept = builder.add("Mul", scaled, builder.add("Div", before, builder.add("Max", after, tiny)))
-    builder.add("Where", builder.add("Greater", after, tiny), kept, weights, output=output)
+    return builder.add("Where", builder.add("Greater", after, tiny), kept, weights, output=output)
 
 
 def _padded(builder: NodeBuilder, name: str, shape: str) -> str:
@@ -119,7 +172,10 @@ def _padded(builder: NodeBuilder, name: str, shape: str) -> str:
 
 def _pass_on(builder: NodeBuilder, node: onnx.NodeProto) -> None:
     builder.add("Identity", node.input[0], output=node.output[0])
-    builder.add("Constant", value=numpy_helper.from_array(np.ones((1, 1, 1, 1), np.float32)), output=node.output[1])
+    if node.op_type == EDGE_INTERVENTION:
+        builder.add("Identity", node.input[0], output=node.output[1])
+    else:
+        builder.add("Constant", value=numpy_helper.from_array(np.ones((1, 1, 1, 1), np.float32)), output=node.output[1])
 
 
 def _drop_inner(graph: onnx.GraphProto) -> None:
@@ -136,4 +192,4 @@ def _drop_inner(graph: onnx.GraphProto) -> None:
 
 
 def _is_marker(node: onnx.NodeProto) -> bool:
-    return (node.domain, node.op_type) == (DOMAIN, INTERVENTION)
+    return node.domain == DOMAIN and node.op_type in (INTERVENTION, EDGE_INTERVENTION)

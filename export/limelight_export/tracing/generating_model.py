@@ -25,6 +25,7 @@ from limelight_export.exported_graph import ExportedGraph
 from limelight_export.interface import (
     BATCH,
     STEP,
+    IntervenedMap,
     TensorSpec,
     input_specs,
     intervened_maps,
@@ -62,8 +63,10 @@ def build_generation_graphs(model: Network, card: Card, *, interventions: bool =
     return graphs
 
 
-def _traced_graphs(example: "_ExampleRuns", maps: Mapping[str, int] = MappingProxyType({})) -> list[ExportedGraph]:
-    """Trace every part. maps: those that may be intervened on, with their heads; none for graphs without."""
+def _traced_graphs(
+    example: "_ExampleRuns", maps: Mapping[str, IntervenedMap] = MappingProxyType({})
+) -> list[ExportedGraph]:
+    """Trace every part. maps: those that may be intervened on; none for graphs without."""
     runner, card = example.runner, example.runner.card
     generation = runner.generation
     read = accepted_arguments(runner.model.step, [spec.name for spec in example.step_inputs[1:]])
@@ -282,14 +285,14 @@ def _extract_graph(
     name: str,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
-    maps: Mapping[str, int],
+    maps: Mapping[str, IntervenedMap],
     *,
     prefix: str,
 ) -> ExportedGraph:
     """Cut one part out of the traced graph, and restore the names of its inputs and outputs.
 
     Args:
-        maps: of all parts, that may be intervened on, with their heads, in a graph that was traced for that.
+        maps: of all parts, that may be intervened on, in a graph that was traced for that.
     """
     try:
         graph = onnx_ir.convenience.extract(
@@ -314,7 +317,7 @@ def _extract_graph(
         outputs,
         max_axis_size=max_axis_size(card),
         optional_map_axes={name: axes for name, axes in optional.items() if name in names},
-        intervened_maps={name: heads for name, heads in maps.items() if name in names},
+        intervened_maps={name: each for name, each in maps.items() if name in names},
     )
     return ExportedGraph(
         name,

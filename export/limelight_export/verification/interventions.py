@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 import onnx
 
-from limelight_bundle.interventions import intervened_name
+from limelight_bundle.interventions import BoundIntervention, Edges, bound_intervention, intervened_name
+from limelight_bundle.maps import WEIGHTS
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array
 from limelight_export.execution.generation import forced_chooser, run_generation
@@ -16,7 +17,7 @@ from limelight_export.execution.random_inputs import RandomInputs, batch_sizes, 
 from limelight_export.execution.reference import Reference
 from limelight_export.execution.row_answers import RowAnswer, generation_answer, single_pass_answers
 from limelight_export.exported_graph import ExportedGraph
-from limelight_export.interface import BATCH
+from limelight_export.interface import BATCH, map_binding
 from limelight_export.surgery.intervention_inputs import Intervention
 from limelight_export.verification.comparison import Comparison
 from limelight_export.verification.verify import case_sizes, compare_random_rows
@@ -58,9 +59,16 @@ def verified_interventions(
         kept = {
             name: each
             for name, each in kept.items()
-            if _is_changed(partial(answer, each[0]), usual, name, each[1], of_steps=each[0] == step)
+            if _is_changed(partial(answer, each[0]), usual, batch, _bound(card, name, *each), of_steps=each[0] == step)
         }
     return [*others, *(_without(graph, kept) for graph in changed if not kept.keys().isdisjoint(graph.interventions))]
+
+
+def _bound(card: Card, name: str, graph: str, inputs: Intervention) -> BoundIntervention:
+    """Bind the interventions on a map as a reader of the bundle does."""
+    binding = map_binding(card, name, WEIGHTS, graph)
+    inputs.fill_binding(binding)
+    return bound_intervention(card.bundle(), binding, next(each for each in card.description.maps if each.name == name))
 
 
 def _answered(
@@ -107,8 +115,8 @@ def _generated(
 def _is_changed(
     answer: Callable[[Mapping[str, Array]], Sequence[RowAnswer]],
     usual: Sequence[RowAnswer],
-    name: str,
-    inputs: Intervention,
+    rows: Sequence[Row],
+    bound: BoundIntervention,
     *,
     of_steps: bool,
 ) -> bool:
@@ -117,35 +125,44 @@ def _is_changed(
     Args:
         of_steps: queries are output steps. A step whose weights are multiplied changes those that later ones compute.
     """
-    own = usual[0].maps[name].weights
-    if own.ndim != 3:
+    own, edges = usual[0].maps[bound.map].weights, bound.edges_of(rows[0])
+    if own.ndim != (3 if edges is None else 2):
         return False
     sharper = own.astype(np.float64) ** 2  # attends to the same keys
-    sharper /= np.maximum(sharper.sum(-1, keepdims=True), 1e-30)
-    given = np.zeros((len(usual), *own.shape), np.float32)
-    given[0] = sharper
-    replaced = np.zeros((*given.shape[:3], 1), np.float32)
-    replaced[0] = 1
-    factors = np.ones_like(given)
-    factors[0] = np.resize(np.array([0, 0.5, 2, 1], np.float32), own.shape)
+    sharper /= np.maximum(_sums(sharper, edges), 1e-30)
+    factors = np.resize(np.array([0, 0.5, 2, 1], np.float32), own.shape)
     pairs = []
-    for requests, wanted, known in (
-        ({inputs.replacement: given, inputs.replaced: replaced}, given[0], None),
-        ({inputs.key_factors: factors}, _multiplied(own, factors[0]), 1 if of_steps else None),
+    for changes, wanted, known in (
+        ({bound.replacement: sharper, bound.replaced: np.ones_like(own)}, sharper, None),
+        ({bound.key_factors: factors}, _multiplied(own, factors, edges), 1 if of_steps else None),
     ):
-        answers = answer(requests)
-        pairs.append((answers[0].maps[name].weights[:, :known], wanted[:, :known]))
+        tensors = {
+            name: each.astype(np.float32) if edges is None else edges.tensor(each, bound.default(name))
+            for name, each in changes.items()
+        }
+        if bound.replaced in tensors and not bound.edges:  # of a query, not of its keys
+            tensors[bound.replaced] = tensors[bound.replaced].max(-1, keepdims=True)
+        changed = [replace(rows[0], tensors={**rows[0].tensors, **tensors}), *rows[1:]]
+        answers = answer(dict(bound.feeds(changed)))
+        pairs.append((answers[0].maps[bound.map].weights[:, :known], wanted[:, :known]))
         for now, before in zip(answers[1:], usual[1:], strict=True):
             pairs += [(now.maps[key].weights, each.weights) for key, each in before.maps.items()]
             pairs += [(now.outputs[key], each) for key, each in before.outputs.items()]
     return all(one.shape == other.shape and np.allclose(one, other, rtol=1e-4, atol=_ALLOWED) for one, other in pairs)
 
 
-def _multiplied(weights: Array, factors: Array) -> Array:
-    """Multiply weights [head, query, key] by factors, and all of a query so that their sum stays."""
+def _multiplied(weights: Array, factors: Array, edges: Edges | None) -> Array:
+    """Multiply weights [head, query, key] or [head, edge] by factors, and all of a query so that their sum stays."""
     scaled = weights.astype(np.float64) * factors
-    before, after = (each.sum(-1, keepdims=True, dtype=np.float64) for each in (weights, scaled))
+    before, after = (_sums(each, edges) for each in (weights, scaled))
     return np.where(after > _LEAST, scaled * before / np.maximum(after, _LEAST), weights)
+
+
+def _sums(values: Array, edges: Edges | None) -> Array:
+    """Sum what each query has, in the shape of its keys: [head, query, 1] or [head, edge]."""
+    if edges is None:
+        return np.asarray(values.sum(-1, keepdims=True, dtype=np.float64))
+    return np.array([np.bincount(edges.query, each)[edges.query] for each in values])
 
 
 def _without(graph: ExportedGraph, kept: Collection[str]) -> ExportedGraph:

@@ -102,7 +102,7 @@ def _bundle(exported: ExportedModel) -> bundle_pb2.Bundle:
 
 def _graph(graph: ExportedGraph) -> bundle_pb2.OnnxGraph:
     requested = dict.fromkeys(name for each in graph.optional_maps.values() for name in each.outputs)
-    requested |= dict.fromkeys(each.masked for each in graph.interventions.values())
+    requested |= dict.fromkeys(each.masked for each in graph.interventions.values() if each.masked)
     return bundle_pb2.OnnxGraph(
         name=graph.name,
         file=graph.file,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from limelight_models.attention.errors import ShapeError
+from limelight_models.attention.export_markers import is_intervening, marked_edges
 
 
 def softmax(scores: Tensor, query_index: Tensor, queries: int) -> Tensor:
@@ -31,6 +32,14 @@ def softmax(scores: Tensor, query_index: Tensor, queries: int) -> Tensor:
     largest = lowest.scatter_reduce(0, places, scores.detach(), "amax", include_self=True)
     raised = (scores - largest[query_index]).exp()
     return raised / sums(raised, query_index, queries)[query_index]
+
+
+def changed(weights: Tensor, query_index: Tensor, queries: int) -> tuple[Tensor, Tensor]:
+    """Weights as an intervention leaves them, and the same times the factors of heads, by which values are summed.
+
+    Both are the weights themselves where no graph for interventions is exported. Shapes: as of `softmax`.
+    """
+    return marked_edges(weights, query_index, queries) if is_intervening() else (weights, weights)
 
 
 def sums(values: Tensor, query_index: Tensor, queries: int) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 DOMAIN = "limelight"
 OPERATOR = "DotAttention"
-INTERVENTION = "Intervention"
+INTERVENTION, EDGE_INTERVENTION = "Intervention", "EdgeIntervention"
 # An intervention gives no weight to a key whose score gets such a number or a lower one.
 _MASKED = -1e4
 
@@ -63,6 +63,24 @@ def marked_weights(weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor
         version=1,
     )
     return changed, factor
+
+
+def marked_edges(weights: Tensor, query_index: Tensor, queries: int) -> tuple[Tensor, Tensor]:
+    """Mark weights of edges, as `marked_weights` does; for an export alone.
+
+    Shapes: weights [edge, head], query_index int64 [edge] -> weights as an intervention leaves them, and the same times
+        the factors of their heads, both [edge, head].
+    """
+    shape = tuple(weights.shape)
+    changed, scaled = torch.onnx.ops.symbolic_multi_out(
+        f"{DOMAIN}::{EDGE_INTERVENTION}",
+        [weights, query_index, weights.new_zeros(queries, weights.shape[1])],
+        {"heads": weights.shape[1]},
+        dtypes=(weights.dtype, weights.dtype),
+        shapes=(shape, shape),
+        version=1,
+    )
+    return changed, scaled
 
 
 def is_marking() -> bool:

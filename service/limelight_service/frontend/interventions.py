@@ -10,7 +10,7 @@ import numpy as np
 from limelight.base.counts import counted
 from limelight.v1 import model_pb2
 from limelight_bundle.errors import InputError, OutOfRangeError, Path
-from limelight_bundle.interventions import BoundIntervention
+from limelight_bundle.interventions import BoundIntervention, Edges
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array
 from limelight_bundle.wire import data_type_name, data_type_of
@@ -65,12 +65,17 @@ class Intervention:
 
 @dataclass
 class _MapChanges:
-    """The interventions on one map, in the order of the request. scales [head], None where nothing scales."""
+    """The interventions on one map, in the order of the request. scales [head], None where nothing scales.
+
+    edges: of a map of edges; and what they have where some change, [head, edge] each, by the names of the inputs.
+    """
 
     bound: BoundIntervention
+    edges: Edges | None = None
     scales: Array | None = None
     rows: list["_Rows"] = field(default_factory=list)
     factors: list["_Factors"] = field(default_factory=list)
+    of_edges: dict[str, Array] = field(default_factory=dict)
 
 
 def with_interventions(
@@ -91,12 +96,15 @@ def with_interventions(
         bound = _bound(each, descriptions, schema.interventions)
         description = descriptions[each.map]
         heads = _indices(each.heads, bound.heads, "heads", each)
-        of_map = changes.setdefault(each.map, _MapChanges(bound))
+        of_map = changes.get(each.map) or changes.setdefault(each.map, _MapChanges(bound, bound.edges_of(row)))
         if each.change is Change.HEAD_SCALES:
             factors = _factors(each, heads)
             if of_map.scales is None:
                 of_map.scales = np.ones(bound.heads, np.float32)
             of_map.scales[heads] = factors
+            continue
+        if of_map.edges is not None:
+            _change_edges(of_map, of_map.edges, each, heads, row)
             continue
         of_steps = bool(schema.steps_label) and description.query_labels == schema.steps_label
         if each.change is Change.KEY_FACTOR:
@@ -108,8 +116,12 @@ def with_interventions(
     tensors: dict[str, Array] = {}
     for of_map in changes.values():
         _check_deadline(deadline)
-        if of_map.scales is not None:
+        if of_map.scales is not None and of_map.bound.edges and of_map.edges is not None:
+            of_map.of_edges[of_map.bound.scales] = of_map.scales[:, np.newaxis].repeat(len(of_map.edges.query), axis=1)
+        elif of_map.scales is not None:
             tensors[of_map.bound.scales] = of_map.scales
+        if of_map.edges is not None:
+            tensors |= _edge_tensors(of_map, of_map.edges)
         if of_map.rows:
             tensors |= _replaced(of_map.bound, of_map.rows)
         if of_map.factors:
@@ -123,6 +135,11 @@ def given_bytes(row: Row, interventions: Sequence[Intervention], schema: ModelSc
     Args:
         steps: the most that the row can take.
     """
+    edges = {
+        each.map: bound
+        for each in interventions
+        if (bound := schema.interventions.get(each.map)) is not None and bound.is_of_edges
+    }
     given = {each.map for each in interventions if each.change is Change.WEIGHTS}
     multiplied: dict[str, tuple[bool, bool]] = {}  # whether single heads and queries are
     for one in interventions:
@@ -131,7 +148,9 @@ def given_bytes(row: Row, interventions: Sequence[Intervention], schema: ModelSc
             multiplied[one.map] = heads or bool(one.heads), places or bool(one.queries)
     total = 0
     for each in schema.maps:
-        if each.name not in given and each.name not in multiplied:
+        if each.name in edges:
+            total += 20 * each.heads * edges[each.name].places(row)
+        elif each.name not in given and each.name not in multiplied:
             continue
         queries, keys = _most_of(each, row, schema, steps)
         # The queries of changed steps are not among the row's labels.
@@ -152,7 +171,10 @@ def intervened_bytes(row: Row, schema: ModelSchema, steps: int) -> int:
     """
     total = 0
     for each in schema.maps:
-        if each.form == model_pb2.MAP_FORM_DENSE:
+        bound = schema.interventions.get(each.name)
+        if bound is not None and bound.is_of_edges:
+            total += 24 * each.heads * bound.places(row)
+        elif each.form == model_pb2.MAP_FORM_DENSE:
             queries, keys = _most_of(each, row, schema, steps)
             total += 24 * each.heads * max(1, each.features) * queries * keys
     return total
@@ -216,6 +238,37 @@ def _of_steps(
     return _Rows(heads, queries, count, weights)
 
 
+def _change_edges(of_map: _MapChanges, edges: Edges, asked: Intervention, heads: Array, row: Row) -> None:
+    """Read a change of a map of edges: of those of the queries that it names, and for a factor of the keys as well."""
+    bound, queries = of_map.bound, _indices(asked.queries, row.labels[of_map.bound.query_labels].size, "queries", asked)
+    chosen = np.isin(edges.query, queries) if asked.queries else np.ones(len(edges.query), dtype=bool)
+
+    def change(name: str, values: Array | float) -> None:
+        shape = bound.heads, len(edges.query)
+        array = of_map.of_edges.setdefault(name, np.full(shape, bound.default(name), np.float32))
+        array[np.ix_(heads, chosen)] = values
+
+    if asked.change is Change.KEY_FACTOR:
+        factor, keys = _key_factor(asked, of_map.bound.key_labels, row)
+        chosen &= np.isin(edges.key, keys)
+        before = of_map.of_edges.get(bound.key_factors)
+        change(bound.key_factors, factor if before is None else _product(before[np.ix_(heads, chosen)], factor))
+        return
+    if asked.change is Change.WEIGHTS:
+        change(bound.replacement, _weights(asked, (len(heads), int(chosen.sum())), edges.query[chosen]))
+    change(bound.replaced, asked.change is Change.WEIGHTS)
+    change(bound.uniform, asked.change is Change.UNIFORM)
+
+
+def _edge_tensors(of_map: _MapChanges, edges: Edges) -> dict[str, Array]:
+    """Make the tensors of a map of edges."""
+    bound = of_map.bound
+    made = {name: edges.tensor(each, bound.default(name)) for name, each in of_map.of_edges.items()}
+    if bound.nested:  # a query's weights are replaced, whatever keys it has
+        made |= {name: made[name].max(-1, keepdims=True) for name in (bound.replaced, bound.uniform) if name in made}
+    return made
+
+
 def _steps(asked: Intervention, steps: int) -> tuple[Array, int]:
     """Read the steps that change, and count those up to one that does not."""
     for place, each in enumerate(asked.queries):
@@ -239,22 +292,26 @@ def _multiplied(
     of_steps: bool,
 ) -> _Factors:
     """Read a change that multiplies the weights on some keys."""
-    assert asked.key_factor is not None
-    field, factor = (*asked.field, "key_factor"), asked.key_factor.factor
-    if not 0 <= factor <= _LARGEST_FACTOR:
-        raise InputError((*field, "factor"), f"is {factor:g}; it is a number from 0 to {_LARGEST_FACTOR:,}")
     queries, count = None, 1
     if asked.queries and of_steps:
         queries, count = _steps(asked, steps)
     elif asked.queries:
         count = row.labels[description.query_labels].size
         queries = _indices(asked.queries, count, "queries", asked)
-    name, group = description.key_labels, asked.key_factor.keys
-    if name in row.labels:
-        keys = members(group, name, row.labels, (*field, "keys"))
-    else:
-        keys = _step_keys(group, schema.first_keys(name, row) + steps, (*field, "keys"))
+    name = description.key_labels
+    factor, keys = _key_factor(asked, name, row, 0 if name in row.labels else schema.first_keys(name, row) + steps)
     return _Factors(heads if asked.heads else None, queries, count, keys, factor)
+
+
+def _key_factor(asked: Intervention, label_set: str, row: Row, steps: int = 0) -> tuple[float, Array]:
+    """Read a factor and its keys. steps: that there may be, for keys that are steps."""
+    assert asked.key_factor is not None
+    field, factor, group = (*asked.field, "key_factor"), asked.key_factor.factor, asked.key_factor.keys
+    if not 0 <= factor <= _LARGEST_FACTOR:
+        raise InputError((*field, "factor"), f"is {factor:g}; it is a number from 0 to {_LARGEST_FACTOR:,}")
+    if steps:
+        return factor, _step_keys(group, steps, (*field, "keys"))
+    return factor, members(group, label_set, row.labels, (*field, "keys"))
 
 
 def _step_keys(group: Group, most: int, field: Path) -> Array:
@@ -280,8 +337,12 @@ def _factored(heads: int, changes: Sequence[_Factors], deadline: float | None) -
         of_heads = np.arange(heads) if each.heads is None else each.heads
         of_queries = np.arange(count) if each.queries is None else each.queries
         places = np.ix_(of_heads, of_queries, each.keys)
-        factors[places] = np.minimum(factors[places] * np.float32(each.factor), _LARGEST_FACTOR)
+        factors[places] = _product(factors[places], each.factor)
     return factors
+
+
+def _product(factors: Array, factor: float) -> Array:
+    return np.minimum(factors * np.float32(factor), _LARGEST_FACTOR)
 
 
 def _replaced(bound: BoundIntervention, changes: Sequence[_Rows]) -> dict[str, Array]:
@@ -381,12 +442,17 @@ def _factors(asked: Intervention, heads: Array) -> Array:
     return values
 
 
-def _weights(asked: Intervention, shape: tuple[int, int, int]) -> Array:
+def _weights(asked: Intervention, shape: tuple[int, ...], queries: Array | None = None) -> Array:
+    """Read weights. queries: of edges, those to which they belong, ascending."""
     field = (*asked.field, "weights")
     values = _values(asked, field, shape)
     if not np.isfinite(values).all() or (values < 0).any():
         raise InputError(field, "holds a number that is negative or not finite")
-    sums = values.sum(-1, dtype=np.float64)
+    if queries is None:
+        sums = values.sum(-1, dtype=np.float64)
+    else:
+        starts = np.flatnonzero(np.diff(queries, prepend=-1))
+        sums = np.add.reduceat(values, starts, axis=-1, dtype=np.float64) if starts.size else np.ones((1, 1))
     if (wrong := np.argwhere(np.abs(sums - 1) > _SUM)).size:
         head, query = wrong[0]
         raise InputError(field, f"sums to {sums[head, query]:.6g} at [{head}, {query}]; each query's weights sum to 1")
@@ -396,7 +462,10 @@ def _weights(asked: Intervention, shape: tuple[int, int, int]) -> Array:
 def _values(asked: Intervention, field: Path, shape: tuple[int, ...]) -> Array:
     assert asked.values is not None
     if asked.values.dtype != np.float32 or asked.values.shape != shape:
-        found, axes = data_type_name(data_type_of(asked.values)), "head, query, key"[: None if len(shape) > 1 else 4]
+        found, axes = (
+            data_type_name(data_type_of(asked.values)),
+            ("head", "head, edge", "head, query, key")[len(shape) - 1],
+        )
         raise InputError(
             field, f"is {found} {list(asked.values.shape)}; for this instance it takes FLOAT32 [{axes}] = {list(shape)}"
         )

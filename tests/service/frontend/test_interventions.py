@@ -20,7 +20,7 @@ from limelight_service.frontend.schema import ModelSchema
 
 HEADS, QUERIES, KEYS, STEPS = 3, 4, 5, 6
 BOUND = BoundIntervention(
-    "map", "main", "k", HEADS, "scales", "replacement", "replaced", "uniform", "factors", "masked"
+    "map", "main", "q", "k", HEADS, "scales", "replacement", "replaced", "uniform", "factors", "masked"
 )
 ROW = Row({}, {}, {"q": Labels("q", 0, QUERIES), "k": Labels("k", 0, KEYS)})
 

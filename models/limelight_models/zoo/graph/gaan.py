@@ -119,7 +119,8 @@ class GatedAggregator(nn.Module):
         nodes = self.dropout(nodes)
         values = leaky_relu(self.value_map(nodes), SLOPE).unflatten(-1, (self.heads, -1))  # [node, head, d_value]
         weights = edges.softmax(self.score(nodes, sources, targets), targets, nodes.shape[0])
-        gated = self.gate(nodes, sources, targets)[targets] * weights
+        weights, used = edges.changed(weights, targets, nodes.shape[0])
+        gated = self.gate(nodes, sources, targets)[targets] * used
         attended = edges.weighted_sum(gated, values, targets, sources, nodes.shape[0]).flatten(1)
         return leaky_relu(self.merge(torch.cat([nodes, attended], -1)), SLOPE), weights, gated
 

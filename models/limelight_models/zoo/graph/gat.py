@@ -103,8 +103,8 @@ class GraphAttention(nn.Module):
     def forward(self, nodes: Tensor, sources: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         transformed = self.transform(self.dropout(nodes)).unflatten(-1, (self.heads, -1))  # [node, head, feature]
         scores = self.score(transformed, sources, targets)
-        weights = edges.softmax(scores, targets, nodes.shape[0])
-        attended = edges.weighted_sum(self.dropout(weights), transformed, targets, sources, nodes.shape[0])
+        weights, used = edges.changed(edges.softmax(scores, targets, nodes.shape[0]), targets, nodes.shape[0])
+        attended = edges.weighted_sum(self.dropout(used), transformed, targets, sources, nodes.shape[0])
         return (attended.mean(1) if self.average else attended.flatten(1)) + self.bias, weights
 
 

@@ -70,7 +70,7 @@ def _parts(bound: BoundIntervention, of_prompt: BoundIntervention | None, at: Ro
     }
     replaced = sum(both[name][1] for name in (bound.replaced, bound.uniform) if name in both)
     left = {name: both[name][1] == 1 for name in (bound.scales, bound.key_factors) if name in both}
-    return {name: np.where(left.get(name, replaced == 0), *pair) for name, pair in both.items()}
+    return {name: np.where(left.get(name, replaced == 0), read, now) for name, (read, now) in both.items()}
 
 
 def _part(bound: BoundIntervention, name: str, at: RowAtStep) -> Array:

@@ -34,7 +34,7 @@ class Interventions:
 
     def checked(self, feeds: Mapping[str, Array]) -> tuple[str, ...]:
         """Name the outputs that tell whether a row of a batch puts weight where its model must not look."""
-        return tuple(each.masked for each in self._maps if each.replacement in feeds)
+        return tuple(each.masked for each in self._maps if each.masked and each.replacement in feeds)
 
     def problem(self, outputs: Mapping[str, Array], place: int | slice | list[int], job: Job) -> InputError | None:
         """Give the error of a row that puts weight where its model must not look; None where it does not.

@@ -25,6 +25,7 @@ from limelight_export.execution import pytorch_runner
 from limelight_export.execution.random_inputs import collate_rows
 from limelight_export.execution.row_answers import single_pass_answers
 from limelight_export.pipeline import export_model
+from limelight_export.tracing.build import build_graphs
 from limelight_models.attention import Attention, edges
 from limelight_models.cards.card import TrainedModel
 from limelight_models.network import Answer
@@ -263,6 +264,11 @@ def test_a_span_of_the_text_is_looked_away_from_by_every_map(served: Served) -> 
     np.testing.assert_array_equal(weights[:, 0], usual["encoder.0.self"].weights[:, 0])  # it has nothing else
     by_hand = usual["pool"].weights * [1, 2, 3, 1]
     np.testing.assert_allclose(doubled["pool"].weights, by_hand / by_hand.sum(-1, keepdims=True), rtol=1e-5)
+
+
+def test_weights_that_a_loop_makes_take_none_and_are_exported() -> None:
+    trained = small.trained("word-by-word")
+    assert [each.name for each in build_graphs(trained.model, trained.card, interventions=True)] == ["main"]
 
 
 # Of models with maps of edges: their maps.

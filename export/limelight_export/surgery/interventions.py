@@ -14,7 +14,6 @@ from onnx import numpy_helper
 from limelight_export.interface import IntervenedMap
 from limelight_export.surgery.intervention_inputs import Intervention
 from limelight_export.surgery.node_builder import NodeBuilder
-from limelight_export.surgery.subgraphs import subgraphs
 from limelight_models.attention.export_markers import DOMAIN, EDGE_INTERVENTION, INTERVENTION
 
 _FLOAT = onnx.TensorProto.FLOAT
@@ -58,8 +57,6 @@ def expand_interventions(model: onnx.ModelProto, maps: Mapping[str, IntervenedMa
             found[name] = Intervention.of(name)
             _change(builder, node, found[name], maps[name].nested)
         model.graph.node.extend(builder.nodes)
-    for graph in subgraphs(model.graph.node):
-        _drop_inner(graph)
     kept = [each for each in model.opset_import if each.domain != DOMAIN]
     del model.opset_import[:]
     model.opset_import.extend(kept)
@@ -176,19 +173,6 @@ def _pass_on(builder: NodeBuilder, node: onnx.NodeProto) -> None:
         builder.add("Identity", node.input[0], output=node.output[1])
     else:
         builder.add("Constant", value=numpy_helper.from_array(np.ones((1, 1, 1, 1), np.float32)), output=node.output[1])
-
-
-def _drop_inner(graph: onnx.GraphProto) -> None:
-    """Drop the markers of a loop's body, whose weights are no output."""
-    nodes = list(graph.node)
-    del graph.node[:]
-    for node in nodes:
-        if _is_marker(node):
-            builder = NodeBuilder(f"{node.output[0]}_")
-            _pass_on(builder, node)
-            graph.node.extend(builder.nodes)
-        else:
-            graph.node.append(node)
 
 
 def _is_marker(node: onnx.NodeProto) -> bool:

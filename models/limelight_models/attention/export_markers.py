@@ -43,8 +43,8 @@ def intervening() -> Iterator[None]:
 
 
 def is_intervening() -> bool:
-    """Tell whether weights are to be marked for interventions."""
-    return _intervening and torch.compiler.is_exporting()
+    """Tell whether weights are to be marked for interventions: not in the body of a loop, which puts out no map."""
+    return _intervening and torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
 
 
 def marked_weights(weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -42,15 +42,17 @@ def _attends(seen: Seen, info: MapInfo) -> bool:
 
 def _lacks_permuted(setting: Setting) -> str:
     reason = no_interventions(setting)
-    if reason or any(each.normalised for each in setting.changeable()):
+    if reason or _permutable(setting):
         return reason
-    return "the weights of a query do not sum to 1, so others cannot be given"
+    return "the weights of a query do not sum to 1, or are of edges, so others cannot be given"
+
+
+def _permutable(setting: Setting) -> list[MapInfo]:
+    return [each for each in setting.changeable() if each.normalised and each.form == "dense"]
 
 
 def _add_permuted(seen: Sequence[Seen], work: Work) -> None:
-    for info in work.setting.changeable():
-        if not info.normalised:
-            continue
+    for info in _permutable(work.setting):
         rows = [each for each in seen if _attends(each, info)]
         # Equal weights come back as they were applied, and so tell which keys a query may attend to.
         equal = [work.as_before(each, changed(each.row.instance, replace(info.name, "uniform"))) for each in rows]

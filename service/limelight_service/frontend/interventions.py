@@ -14,7 +14,7 @@ from limelight_bundle.interventions import BoundIntervention
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array
 from limelight_bundle.wire import data_type_name, data_type_of
-from limelight_service.attention.members import members
+from limelight_service.attention.members import check_to_come, members
 from limelight_service.attention.options import Group
 from limelight_service.errors import DeadlineError
 from limelight_service.frontend.schema import ModelSchema
@@ -249,25 +249,12 @@ def _multiplied(
     elif asked.queries:
         count = row.labels[description.query_labels].size
         queries = _indices(asked.queries, count, "queries", asked)
-    name, group = description.key_labels, asked.key_factor.keys
-    if name in row.labels:
-        keys = members(group, name, row.labels, (*field, "keys"))
-    else:
-        keys = _step_keys(group, schema.first_keys(name, row) + steps, (*field, "keys"))
+    name, group, labels = description.key_labels, asked.key_factor.keys, row.labels
+    if name not in labels:
+        labels = {name: schema.labels_to_come(name, row, steps)}
+        check_to_come(group, labels[name], (*field, "keys"))
+    keys = members(group, name, labels, (*field, "keys"))
     return _Factors(heads if asked.heads else None, queries, count, keys, factor)
-
-
-def _step_keys(group: Group, most: int, field: Path) -> Array:
-    """Find keys that are steps, which are counted from the first. most: that there may be."""
-    if group.spans or group.inputs:
-        raise InputError(field, "are steps, which have no places in a text; use indices or ranges")
-    named = np.zeros(most, dtype=bool)
-    for start, end in [*((each, each + 1) for each in group.indices), *group.ranges]:
-        if not 0 <= start < end <= most:
-            reason = f"are from {start} to {end}; steps are counted from the first, and there may be {most}"
-            raise InputError(field, reason)
-        named[start:end] = True
-    return np.flatnonzero(named)
 
 
 def _factored(heads: int, changes: Sequence[_Factors], deadline: float | None) -> Array:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight_bundle.wire import instance_to_wire, to_tensor
 from tests.kit import bundles
-from tests.kit.serving import Refusal, Running, attend, generate, predict, refusal, text
+from tests.kit.serving import Refusal, Running, attend, generate, predict, refusal, text, tokenize
 from tests.service.doors import DOORS, ask
 
 Value = values_pb2.Value
@@ -155,6 +155,16 @@ CASES = [
     bad(predict("tiny", ids(4, -1)), DATA, "-1", code=RANGE),
     bad(predict("picture", pixels(NAN)), f"instances[0].{PIXELS}.tensor.data", "NaN"),
     bad(predict("picture", pixels(float("inf"))), f"instances[0].{PIXELS}.tensor.data"),
+    # Tokens.
+    bad(tokenize("nothing", GOOD), "", "nothing", ALL, code=MISSING),
+    bad(tokenize("picture", image(png(4, 4))), "", "picture reads no text", code=PRECONDITION),
+    bad(tokenize("tiny"), "instances", "at least one"),
+    bad(tokenize("tiny", *[GOOD] * 65), "instances", "65", "64", code=EXHAUSTED),
+    bad(tokenize("tiny", GOOD, instance()), "instances[1].inputs", "no text", "'text'"),
+    bad(tokenize("tiny", instance(txt=Value(text="a"))), 'instances[0].inputs["txt"]', "'text'"),
+    bad(tokenize("tiny", text(" ".join(["cat"] * 33))), TEXT, "32", "truncate"),
+    bad(tokenize("tiny", text("cat " * 126), truncate=True), TEXT, "500"),
+    bad(tokenize("tiny", ids(4, 14)), DATA, "14", "13", code=RANGE),
     # Selections of maps and what is made of them.
     bad(attend("tiny", GOOD, selections=[{"names": ["dec*"]}]), f"{SELECTION}.names[0]", "encoder.0.self"),
     bad(attend("tiny", GOOD, selections=[{"names": ["*" * 257]}]), f"{SELECTION}.names[0]", "257", "256"),
@@ -223,7 +233,9 @@ CASES = [
             beams(query_groups=[{"groups": [group], "label_set": "output"}]), f"attention.query_groups[0].{field}", says
         )
         for group, field, says in (
-            ({"spans": [{"end": 1}]}, "groups[0].spans[0]", "indices or ranges"),
+            ({"spans": [{"start": 900, "end": 901}]}, "groups[0].spans[0]", "where none of"),
+            ({"spans": [{"end": 1, "part": "text"}]}, "groups[0].spans[0].part", "come from output"),
+            ({"inputs": ["text"]}, "groups[0].inputs[0]", "come from output"),
             ({"indices": [99]}, "groups[0].indices[0]", "99"),
         )
     ),
@@ -267,7 +279,15 @@ CASES = [
     bad(generate("echo", GOOD, generation={"beams": 17}), "generation.beams"),
     bad(generated(selections=[{"queries": [0]}]), f"{SELECTION}.queries"),
     bad(generated(selections=[{"names": ["decoder.0.self"], "keys": [0]}]), f"{SELECTION}.keys"),
-    bad(generated(key_groups=[{"groups": [ONE], "label_set": "input"}]), "attention.key_groups[0]"),
+    *(
+        bad(generated(key_groups=[{"groups": [ONE, group], "label_set": "input"}]), f"{GROUPS}[1].{field}", says)
+        for group, field, says in (
+            ({"indices": [-1]}, "indices[0]", "counted from the first"),
+            ({"ranges": [{"start": 1}]}, "ranges[0]", "counted from the first, and there may be 14"),
+            ({"spans": [{"end": 2}]}, "spans[0]", "generated text, which is not known yet"),
+            ({"inputs": ["text"]}, "inputs[0]", "come from output"),
+        )
+    ),
     bad(streamed(selections=[{"queries": [9]}]), f"{SELECTION}.queries[0]"),
     bad(streamed(max_response_bytes=40), "instances", "40", code=EXHAUSTED),
     *(

@@ -1,5 +1,6 @@
 """`limelight tokenize`."""
 
+from limelight.base.counts import counted
 from limelight.cli import as_json, options
 from limelight.cli.chat_options import Chat, System, write_as_chat
 from limelight.cli.connection import Connection, with_connection_options
@@ -47,5 +48,4 @@ def _lines(answer: Tokenized) -> list[str]:
             each.ids.tolist(), offsets, each.special, each.labels, strict=True
         ):
             shown.append(f"{number:>7}  {'' if special else f'{start}:{end}':>9}  {text if special else repr(text)}")
-    count = f"{len(answer)} tokens" + (", truncated to the model's limits" if answer.truncated else "")
-    return [*shown, f"({count})"]
+    return [*shown, f"({counted(len(answer), 'token')}{', truncated' if answer.truncated else ''})"]

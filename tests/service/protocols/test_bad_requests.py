@@ -111,6 +111,7 @@ SHAPE, DATA, TYPE, PIXELS = f"{IDS}.tensor.shape", f"{IDS}.tensor.data", f"{IDS}
 GROUPS, SELECTION = "attention.key_groups[0].groups", "attention.selections[0]"
 SCORES, ONES = attention_pb2.QUANTITY_SCORES, to_tensor(np.ones(2, np.float32))
 ONE, ALL = {"indices": [0]}, "echo, noisy, paper, picture, tiny, web"
+BEGUN = instance(text=Value(text="the cat"), target_ids=Value(tensor=to_tensor(np.array([5, 6]))))
 LONG, NAN = text(" ".join(["the cat"] * 16)), float("nan")
 NO_VERSION = service_pb2.PredictRequest(model=values_pb2.Model(name="tiny", version=9), instances=[GOOD])
 CASES = [
@@ -268,8 +269,17 @@ CASES = [
             ("hypotheses", 5),
             ("length_penalty", NAN),
             ("length_penalty", 10.000001, "is 10.000001; it may be from 0 to 10"),
+            ("top_logprobs", -1, "from 0 (for none) to 20"),
+            ("top_logprobs", 21, "is 21"),
         )
     ),
+    bad(
+        predict("echo", BEGUN, GOOD, generation={"continue_target": True}),
+        'instances[1].inputs["target"]',
+        "is missing; continue_target",
+    ),
+    bad(generate("echo", GOOD, generation={"continue_target": True}), 'instance.inputs["target"]', "is missing"),
+    bad(predict("noisy", GOOD, generation={"continue_target": True}), "", "does not generate", code=PRECONDITION),
     bad(drawn(beams=2, hypotheses=3), "generation.hypotheses"),
     bad(drawn(stop=["a", ""]), "generation.stop[1]"),
     bad(drawn(stop=["a" * 257]), "generation.stop[0]"),

@@ -19,6 +19,10 @@ OneInstance: TypeAlias = Named | LoneInput
 Instances: TypeAlias = OneInstance | Sequence[OneInstance]
 
 
+TEXTS = frozenset({"text", "document", "pair"})
+"""Kinds of inputs that are cut into tokens."""
+
+
 def is_one(inputs: Instances) -> bool:
     """Return whether the argument is a single instance and no list or tuple; two strings in a tuple are a pair."""
     return isinstance(inputs, str | bytes) or is_pair(inputs) or not isinstance(inputs, Sequence)
@@ -71,7 +75,7 @@ def with_names(instance: OneInstance, model: Model) -> Named:
 
 def reading_texts(model: Model) -> Model:
     """Return a description with those inputs alone that are texts; with all where none is."""
-    texts = tuple(each for each in model.inputs if each.kind in ("text", "document", "pair"))
+    texts = tuple(each for each in model.inputs if each.kind in TEXTS)
     return replace(model, inputs=texts or model.inputs)
 
 

@@ -1,11 +1,12 @@
 """`limelight tokenize`."""
 
+from limelight.base.commands import CommandError
 from limelight.base.counts import counted
 from limelight.cli import as_json, options
 from limelight.cli.chat_options import Chat, System, write_as_chat
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.inputs import read_instance
-from limelight.described import reading_texts
+from limelight.described import TEXTS, reading_texts
 from limelight.tokens import Tokenized
 
 
@@ -28,6 +29,8 @@ def tokenize(
     """
     with connection.client() as client:
         description = reading_texts(client.model(model, version))
+        if all(each.kind not in TEXTS for each in description.inputs):
+            raise CommandError(f"model {model!r} reads no text", status=2)
         instance = read_instance(description, positional=values or (), named=named or (), example=example)
         write_as_chat(description, instance, chat, system)
         answer = client.tokenize(model, instance, version=version, truncate=truncate)

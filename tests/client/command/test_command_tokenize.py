@@ -13,17 +13,12 @@ def test_tokens_are_lines_with_ids_and_places(run: Run):
         "",
     )
     output = run("tokenize", "echo", "the", "--input", "target=a dog")[1]
-    assert [line.split()[-1] for line in output.splitlines()] == [
-        "tokens:",
-        "'the'",
-        "target:",
-        "'a'",
-        "'dog'",
-        "tokens)",
-    ]
+    shown = [line.split()[-1] for line in output.splitlines()]
+    assert shown == ["tokens:", "'the'", "target:", "'a'", "'dog'", "tokens)"]
     assert run("tokenize", "asked", "is it")[1].endswith("(2 tokens)\n"), "the image is left out"
     assert run("tokenize", "tiny", "cat " * 1100, "--truncate")[1].endswith("(1024 tokens, truncated)\n")
     assert run("tokenize", "tiny", "")[0] != 0
+    assert "reads no text" in run("tokenize", "glance", "x")[2]
 
 
 def test_json_has_the_columns(run: Run):

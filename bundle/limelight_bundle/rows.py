@@ -45,12 +45,14 @@ class Row:
         tensors: by name, without batch axis, masks included (bool, True at real values).
         sizes: size of every named dimension; a batch is padded to the largest.
         labels: every label set that the inputs determine.
+        tokens: labels of the tokens of each tensor of ids, whether or not a label set of the model counts them.
     """
 
     tensors: Mapping[str, Array]
     sizes: Mapping[str, int]
     labels: Mapping[str, Labels] = field(default_factory=dict)
     truncated: bool = False
+    tokens: Mapping[str, Labels] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

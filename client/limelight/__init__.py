@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from limelight.predictions import Span as Span
     from limelight.predictions import Spans as Spans
     from limelight.predictions import Tagging as Tagging
+    from limelight.predictions import TopTokens as TopTokens
     from limelight.requests import Attention as Attention
     from limelight.requests import Generation as Generation
     from limelight.requests import Selection as Selection
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from limelight.streams import StreamEnd as StreamEnd
     from limelight.streams import StreamStart as StreamStart
     from limelight.streams import put_together as put_together
+    from limelight.tokens import Tokenized as Tokenized
     from limelight.view.widget import widget as widget
 
     __version__: str
@@ -104,12 +106,13 @@ _MODULES = {
     "maps": "AttentionMap Edges",
     "predictions": (
         "Box Boxes Classification ClassProbability Embedding GeneratedSequence Number Prediction Provenance Regression "
-        "Sequences Span Spans Tagging"
+        "Sequences Span Spans Tagging TopTokens"
     ),
     "requests": "Attention Generation Selection",
     "saving": "SavedMap save_maps",
     "speech": "TimedWord word_times",
     "streams": "MapChunk StreamEnd StreamStart StreamedMap put_together",
+    "tokens": "Tokenized",
     "base.values": "Audio Document Graph Image Pair",
     "view.widget": "widget",
 }

@@ -16,12 +16,20 @@ from limelight.base.errors import Error
 from limelight.base.values import to_instance
 from limelight.calls import Answer, Call
 from limelight.connection import Connection
-from limelight.described import Instances, Named, OneInstance, are_definite, is_one, listed, with_names
+from limelight.described import Instances, Named, OneInstance, are_definite, is_one, listed, reading_texts, with_names
 from limelight.descriptions import Model, ModelStatus
 from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
-from limelight.requests import AttendManyOptions, AttendOptions, GenerateOptions, PredictManyOptions, PredictOptions
+from limelight.requests import (
+    AttendManyOptions,
+    AttendOptions,
+    GenerateOptions,
+    PredictManyOptions,
+    PredictOptions,
+    TokenizeOptions,
+)
 from limelight.streams import StreamEvent
+from limelight.tokens import Tokenized
 
 
 class AsyncClient(Connection):
@@ -104,6 +112,27 @@ class AsyncClient(Connection):
         """Generate as `Client.generate` does, for `async for`."""
         return self._named_stream(calls.generate, model, inputs, timeout, dict(options))
 
+    @overload
+    async def tokenize(  # type: ignore[overload-overlap]
+        self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[TokenizeOptions]
+    ) -> Tokenized: ...
+    @overload
+    async def tokenize(
+        self,
+        model: str,
+        inputs: Sequence[OneInstance],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[TokenizeOptions],
+    ) -> list[Tokenized]: ...
+    async def tokenize(
+        self, model: str, inputs: Instances, *, timeout: float | None = None, **options: Unpack[TokenizeOptions]
+    ) -> Tokenized | list[Tokenized]:
+        """Return tokens as `Client.tokenize` does."""
+        named = await self._named(model, inputs, options.get("version", 0), timeout, texts=True)
+        answers = await self._call(calls.tokenize(model, named, **options), timeout)
+        return answers[0] if is_one(inputs) else answers
+
     async def models(self, *, timeout: float | None = None) -> list[ModelStatus]:
         """List models as `Client.models` does."""
         return await self._call(calls.models(), timeout)
@@ -160,7 +189,9 @@ class AsyncClient(Connection):
             self._models.clear()  # another version of a model may have other inputs
             raise await asyncio.to_thread(transport.failure, error, self._settings) from None
 
-    async def _named(self, model: str, inputs: Instances, version: int, timeout: float | None) -> Sequence[Named]:
+    async def _named(
+        self, model: str, inputs: Instances, version: int, timeout: float | None, *, texts: bool = False
+    ) -> Sequence[Named]:
         """Return instances whose values have names, as `Client` does."""
         several = listed(inputs)
         if are_definite(several):
@@ -168,6 +199,7 @@ class AsyncClient(Connection):
         described = self._models.get((model, version))
         if described is None:
             described = self._keep(await self.model(model, version, timeout=timeout), model, version)
+        described = reading_texts(described) if texts else described
         return [with_names(each, described) for each in several]
 
     def _named_stream(

@@ -14,6 +14,7 @@ from limelight.events import EventReader, GenerationEvent
 from limelight.labels import check_sizes
 from limelight.predictions import Prediction, read_prediction
 from limelight.streams import StreamEvent, StreamReader
+from limelight.tokens import Tokenized, read_tokenized
 from limelight.v1 import admin_pb2, attention_pb2, service_pb2, values_pb2
 
 Answer = TypeVar("Answer")
@@ -98,6 +99,19 @@ def generate(model: str, inputs: Inputs | values_pb2.Instance, **options: Any) -
     request = requests.generate_request(model, inputs, **options)
     reader = EventReader(request.instance)
     return Call("Generate", request, reader.read, reader.check_end)
+
+
+def tokenize(model: str, inputs: requests.Instances, **options: Any) -> Call[list[Tokenized]]:
+    """Build a call for the tokens of each instance."""
+    requests.check_options("tokenize", options)
+    request = requests.tokenize_request(model, inputs, **options)
+
+    def answer(response: service_pb2.TokenizeResponse) -> list[Tokenized]:
+        _check_count(len(response.results), len(request.instances))
+        check_sizes(each for one in response.results for each in one.label_sets)
+        return [read_tokenized(*each) for each in zip(response.results, request.instances, strict=True)]
+
+    return Call("Tokenize", request, answer)
 
 
 def models() -> Call[list[ModelStatus]]:

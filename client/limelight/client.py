@@ -15,12 +15,20 @@ from limelight.base.errors import Error
 from limelight.base.values import to_instance
 from limelight.calls import Answer, Call
 from limelight.connection import Connection
-from limelight.described import Instances, Named, OneInstance, are_definite, is_one, listed, with_names
+from limelight.described import Instances, Named, OneInstance, are_definite, is_one, listed, reading_texts, with_names
 from limelight.descriptions import Model, ModelStatus
 from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
-from limelight.requests import AttendManyOptions, AttendOptions, GenerateOptions, PredictManyOptions, PredictOptions
+from limelight.requests import (
+    AttendManyOptions,
+    AttendOptions,
+    GenerateOptions,
+    PredictManyOptions,
+    PredictOptions,
+    TokenizeOptions,
+)
 from limelight.streams import StreamEvent
+from limelight.tokens import Tokenized
 
 
 class Client(Connection):
@@ -171,6 +179,35 @@ class Client(Connection):
         (named,) = self._named(model, [inputs], options.get("version", 0), timeout)
         return self._stream(calls.generate(model, named, **options), transport.check_timeout(timeout))
 
+    @overload
+    def tokenize(  # type: ignore[overload-overlap]
+        self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[TokenizeOptions]
+    ) -> Tokenized: ...
+    @overload
+    def tokenize(
+        self,
+        model: str,
+        inputs: Sequence[OneInstance],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[TokenizeOptions],
+    ) -> list[Tokenized]: ...
+    def tokenize(
+        self, model: str, inputs: Instances, *, timeout: float | None = None, **options: Unpack[TokenizeOptions]
+    ) -> Tokenized | list[Tokenized]:
+        """Return the tokens that the model reads of one instance's texts, or a list for a list of instances.
+
+        The model is not run. A chat is what its template makes of it (`limelight.render_chat`).
+
+        Args:
+            inputs: as those of `predict`; inputs that are not texts may be left out.
+            options: version, truncate.
+            timeout: time limit in seconds; None for the client's.
+        """
+        named = self._named(model, inputs, options.get("version", 0), timeout, texts=True)
+        answers = self._call(calls.tokenize(model, named, **options), timeout)
+        return answers[0] if is_one(inputs) else answers
+
     def models(self, *, timeout: float | None = None) -> list[ModelStatus]:
         """List the models in the repository by name and version, including those that failed to load."""
         return self._call(calls.models(), timeout)
@@ -215,14 +252,21 @@ class Client(Connection):
     ) -> None:
         self.close()
 
-    def _named(self, model: str, inputs: Instances, version: int, timeout: float | None) -> Sequence[Named]:
-        """Return instances whose values have names. Describes the model, once, where they have none."""
+    def _named(
+        self, model: str, inputs: Instances, version: int, timeout: float | None, *, texts: bool = False
+    ) -> Sequence[Named]:
+        """Return instances whose values have names. Describes the model, once, where they have none.
+
+        Args:
+            texts: only its texts are of interest.
+        """
         several = listed(inputs)
         if are_definite(several):
             return several
         described = self._models.get((model, version))
         if described is None:
             described = self._keep(self.model(model, version, timeout=timeout), model, version)
+        described = reading_texts(described) if texts else described
         return [with_names(each, described) for each in several]
 
     def _many(

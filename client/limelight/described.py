@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard, cast
 
@@ -16,6 +17,10 @@ from limelight.v1 import values_pb2
 Named: TypeAlias = Inputs | values_pb2.Instance
 OneInstance: TypeAlias = Named | LoneInput
 Instances: TypeAlias = OneInstance | Sequence[OneInstance]
+
+
+TEXTS = frozenset({"text", "document", "pair"})
+"""Kinds of inputs that are cut into tokens."""
 
 
 def is_one(inputs: Instances) -> bool:
@@ -66,6 +71,12 @@ def with_names(instance: OneInstance, model: Model) -> Named:
         names = ", ".join(f"{each.name!r} ({each.kind})" for each in several)
         raise InputError(f"model {model.name!r} takes {names}: give values by name, {{{quote(several[0].name)}: …}}")
     return {several[0].name: _definite(instance, several[0])}
+
+
+def reading_texts(model: Model) -> Model:
+    """Return a description with those inputs alone that are texts; with all where none is."""
+    texts = tuple(each for each in model.inputs if each.kind in TEXTS)
+    return replace(model, inputs=texts or model.inputs)
 
 
 def _definite(value: Any, info: InputInfo) -> Input:

@@ -1,12 +1,22 @@
 """Events of a generation: a start, one event a token, an end."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+import numpy as np
 
 from limelight.labels import LabelSet, plain, read_label_set, read_label_sets
 from limelight.maps import AttentionMap, read_map
-from limelight.predictions import GeneratedSequence, Provenance, check_count, read_provenance, read_sequence
+from limelight.predictions import (
+    GeneratedSequence,
+    Provenance,
+    TopTokens,
+    check_count,
+    read_provenance,
+    read_sequence,
+    read_top,
+)
 from limelight.records import FrozenMapping, Record
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 
@@ -40,6 +50,10 @@ class GeneratedToken(Record):
     log_probability: float
     maps: tuple[AttentionMap, ...]
     """One row a map: the query axis has size 1 and is this token."""
+    forced: bool = False
+    """True if a target forced the token, or the model puts it in front of one."""
+    top: TopTokens | None = None
+    """With `top_logprobs`: the most probable tokens of this step."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,6 +90,7 @@ class EventReader:
     def __init__(self, instance: values_pb2.Instance) -> None:
         self._instance = instance
         self._label_sets: dict[str, LabelSet] = {}
+        self._written = 0  # code points of the text so far
         self._told = self._ended = False
 
     def read(self, message: service_pb2.GenerateResponse) -> GenerationEvent:
@@ -92,10 +107,18 @@ class EventReader:
             token = message.token
             check_count(len(token.maps), "maps")
             maps = tuple(self._token_map(each, token) for each in token.maps)
-            put_out = plain("", "output_steps", [token.text], ids=[token.id], special=[not token.text])
+            begin = self._written + len(token.delta) - len(token.delta.lstrip())
+            self._written += len(token.delta)
+            put_out = replace(
+                plain("", "output_steps", [token.text], ids=[token.id], special=[not token.text]),
+                starts=np.array([min(begin, self._written)], np.int32),
+                ends=np.array([self._written], np.int32),
+            )
             self._told = True
             self._extend_input_steps(put_out)
-            return GeneratedToken(token.index, token.id, token.text, token.delta, token.log_probability, maps)
+            top = read_top(token.top, 1) if token.HasField("top") else None
+            told = (token.index, token.id, token.text, token.delta, token.log_probability)
+            return GeneratedToken(*told, maps, token.forced, top)
         if kind == "end":
             self._ended = True
             return self._end(message.end)
@@ -115,7 +138,9 @@ class EventReader:
         """Append the generated tokens so far to the input steps; labels: output steps from the first new one."""
         for name, each in self._label_sets.items():
             if each.kind == "input_steps":
-                self._label_sets[name] = each.extended(labels)
+                last = len(each.inputs) - 1  # names the generated text
+                sources = np.full(len(labels) if last > 0 else 0, last, np.int32)
+                self._label_sets[name] = each.extended(replace(labels, input_indices=sources))
 
     def _end(self, message: service_pb2.GenerationEnd) -> GenerationEnd:
         check_count(len(message.maps) + len(message.sequences), "maps and sequences")

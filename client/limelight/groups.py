@@ -8,6 +8,7 @@ A group contains entries, a part of the text, or an input:
 | `range(0, 12)` or `slice(0, 12)` | from the first to before the second; a slice may also count from the end |
 | `TextSpan(0, 12)`, or a `Span` of an answer | tokens that share a character with this part of the text |
 | `"text"` or `"pair.first"` | all entries of this input, except special tokens and leading entries of a grid |
+| `"output"` | all generated tokens, by the name of the output steps, except special tokens |
 | a list of those | their union |
 """
 
@@ -32,8 +33,10 @@ class TextSpan:
     """End, exclusive."""
     sentence: int | None = None
     """For a document sent as sentences: the sentence that contains the span."""
-    part: Literal["", "first", "second"] = ""
-    """For a pair: the text that contains the span; empty if the axis has tokens of one text only."""
+    part: str = ""
+    """For a pair: "first" or "second", the text that contains the span. Among the tokens that a generating model reads:
+    the name of the output steps, such as "output", for a span of the generated text; empty for the prompt. Empty if the
+    axis has tokens of one text only."""
 
 
 Member: TypeAlias = int | range | slice | str | TextSpan | Span

@@ -145,7 +145,19 @@ class Boxes(Record):
     """True if tensors were sent: edges are then parts of the model's picture, from 0 to 1."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
+class TopTokens(Record):
+    """The most probable tokens of steps, most probable first."""
+
+    token_ids: NDArray[np.int32]
+    """[step, place]."""
+    texts: tuple[tuple[str, ...], ...]
+    """[step, place]: the tokens as the vocabulary writes them, also special ones."""
+    log_probabilities: NDArray[np.float32]
+    """[step, place]: before temperature and other sampling options."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class GeneratedSequence(Record):
     """A generated sequence."""
 
@@ -157,6 +169,10 @@ class GeneratedSequence(Record):
     """Rank score of beam search; 0 for other strategies."""
     finish_reason: str
     """"end", "length", "stop" or "target"."""
+    forced_tokens: int = 0
+    """Number of first tokens that a target forced, with those that the model puts in front of a target."""
+    top: TopTokens | None = None
+    """With `top_logprobs`: the most probable tokens of each step, in the order of `token_ids`."""
 
     @property
     def probability(self) -> float:
@@ -518,12 +534,28 @@ def read_sequence(message: service_pb2.Sequence) -> GeneratedSequence:
     """Read a sequence from a response. Raises ValueError for what is no log-probability."""
     if not all(each < math.inf for each in message.log_probabilities):  # false for NaN as well
         raise ValueError("a sequence has log-probabilities that are no numbers")
+    count = len(message.token_ids)
     return GeneratedSequence(
         text=message.text,
         token_ids=tuple(message.token_ids),
         log_probabilities=tuple(message.log_probabilities),
         score=message.score,
         finish_reason=name_of(service_pb2.FinishReason, message.finish_reason),
+        forced_tokens=message.forced_tokens,
+        top=read_top(message.top, count) if message.HasField("top") else None,
+    )
+
+
+def read_top(message: service_pb2.TopTokens, steps: int) -> TopTokens:
+    """Read the most probable tokens of so many steps. Raises ValueError for columns of another length."""
+    shape = (steps, message.tokens_per_step)
+    columns = (message.token_ids, message.texts, message.log_probabilities)
+    if any(len(each) != steps * message.tokens_per_step for each in columns):
+        raise ValueError(f"the most probable tokens of {steps} steps have columns of other lengths")
+    return TopTokens(
+        np.array(message.token_ids, np.int32).reshape(shape),
+        tuple(tuple(message.texts[step * shape[1] : (step + 1) * shape[1]]) for step in range(steps)),
+        np.array(message.log_probabilities, np.float32).reshape(shape),
     )
 
 

@@ -123,6 +123,11 @@ class Generation:
     leaves the log-probability as it is."""
     hypotheses: int = 0
     """Number of hypotheses that beam search returns; 0 means 1."""
+    continue_target: bool = False
+    """Goes on behind the target (`Model.target_input`) instead of ending with it. `max_new_tokens` and `stop` are then
+    of what is behind it."""
+    top_logprobs: int = 0
+    """Number of most probable tokens of each step to return, at most 20."""
 
     def message(self) -> service_pb2.GenerationOptions:
         """Build the protocol message."""
@@ -223,6 +228,20 @@ class GenerateOptions(CallOptions, total=False):
     beams: int
     length_penalty: float | None
     hypotheses: int
+    continue_target: bool
+    top_logprobs: int
+
+
+class TokenizeOptions(TypedDict, total=False):
+    """Options of `tokenize`.
+
+    Attributes:
+        version: version of the model; 0 for the default, the highest that is loaded.
+        truncate: truncate texts over the model's limits instead of refusing them.
+    """
+
+    version: int
+    truncate: bool
 
 
 _GENERATION = frozenset(field.name for field in fields(Generation))
@@ -233,6 +252,7 @@ _OPTIONS = {
     "generate": GenerateOptions.__optional_keys__,
     "predict_many": PredictManyOptions.__optional_keys__,
     "attend_many": AttendManyOptions.__optional_keys__,
+    "tokenize": TokenizeOptions.__optional_keys__,
 }
 
 
@@ -328,6 +348,15 @@ def generate_request(
         truncate=truncate,
         generation=Generation(**generation).message(),
         attention=attention.options() if attention else None,
+    )
+
+
+def tokenize_request(
+    model: str, inputs: Instances, *, version: int = 0, truncate: bool = False
+) -> service_pb2.TokenizeRequest:
+    """Build a request for tokens."""
+    return service_pb2.TokenizeRequest(
+        model=model_message(model, version), instances=_instances(inputs, None, ()), truncate=truncate
     )
 
 

@@ -79,6 +79,39 @@ def test_attention_comes_with_its_labels(ask: Ask):
         answer["decoder"]
 
 
+def test_texts_have_their_tokens_without_the_model(ask: Ask, server: Forwarder):
+    one = ask("tokenize", "tiny", TEXT)
+    assert (one.tokens.labels, one.tokens.offsets) == (("the", "cat", "sat"), ((0, 3), (4, 7), (8, 11)))
+    assert (one.tokens.ids.tolist(), len(one), one.truncated) == (bundles.ids_of(TEXT).tolist(), 3, False)
+    several = ask("tokenize", "tiny", [{"text": "a"}, {"text": "cat " * 1100}], truncate=True, version=1)
+    assert [(len(each), each.truncated) for each in several] == [(1, False), (1024, True)]
+    assert (server.requests[-1].truncate, server.requests[-1].model.version) == (True, 1)
+    assert ask("tokenize", "asked", "is it a cat").tokens.labels == ("is", "it", "a", "cat"), "the image is left out"
+    assert list(ask("tokenize", "paper", served.DOCUMENT).label_sets) == ["words", "sentences"]
+    first, second = (["the", "cat"], ["a", "dog"])
+    both = ask("tokenize", "pair", limelight.Pair(" ".join(first), " ".join(second))).tokens
+    assert (list(both.labels), both.origins) == ([*first, *second], ("pair.first",) * 2 + ("pair.second",) * 2)
+    with pytest.raises(limelight.FailedPrecondition, match="reads no text"):
+        ask("tokenize", "glance", {"image": served.PICTURE})
+    with pytest.raises(TypeError, match=r"tokenize\(\) has no option 'seed'"):
+        ask("tokenize", "tiny", TEXT, seed=1)
+
+
+def test_a_target_is_gone_on_from_with_the_most_probable_tokens(ask: Ask):
+    options = {"continue_target": True, "max_new_tokens": 2, "top_logprobs": 3}
+    asked = {"text": TEXT, "target": "a dog"}
+    (sequence,) = ask("predict", "echo", asked, generation=limelight.Generation(**options)).sequences
+    assert (sequence.forced_tokens, sequence.text[:5]) == (2, "a dog") and 2 < len(sequence.token_ids) <= 5
+    assert sequence.top.log_probabilities.shape == (len(sequence.token_ids), 3)
+    *events, end = ask("generate", "echo", asked, **options)
+    assert end.sequences == (sequence,)
+    assert [each.forced for each in events[1:]] == [True, True, *[False] * (len(sequence.token_ids) - 2)]
+    for place, each in enumerate(events[1:]):
+        assert each.top.texts[0] == sequence.top.texts[place]
+        assert each.top.texts[0][0] == bundles.WORDS[each.top.token_ids[0, 0]]
+    assert ask("predict", "echo", {"text": TEXT}).sequences[0].top is None
+
+
 @pytest.mark.parametrize(
     "document", [served.DOCUMENT, list(SENTENCES), limelight.Document(served.DOCUMENT), limelight.Document(SENTENCES)]
 )

@@ -132,6 +132,16 @@ def test_arrays_of_a_result_have_the_types_that_they_say():
     assert answer.tags.probabilities.tolist() == [[0.5], [0.75]]
 
 
+def test_the_most_probable_tokens_of_a_step_are_as_many_as_are_told():
+    top = service.TopTokens(tokens_per_step=2, token_ids=[4, 5], texts=["a", "b"], log_probabilities=[-0.5, -1])
+    sequence = service.Sequence(token_ids=[4], log_probabilities=[-0.5], top=top)
+    read = read_prediction(service.Prediction(results=[{"name": "text", "sequences": {"sequences": [sequence]}}]))
+    assert read.sequences[0].top is not None and read.sequences[0].top.texts == (("a", "b"),)
+    del sequence.top.texts[1:]
+    with pytest.raises(ValueError, match="columns of other lengths"):
+        read_prediction(service.Prediction(results=[{"name": "text", "sequences": {"sequences": [sequence]}}]))
+
+
 def token(index: int, text: str, **fields: object) -> service.GenerateResponse:
     """A token with one row of a map over the input steps."""
     labels = {"query_labels": "output", "key_labels": "input", "heads": [0], "queries": [index]}

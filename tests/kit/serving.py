@@ -129,6 +129,11 @@ def generate(model: str, instance: values_pb2.Instance, **fields: Any) -> servic
     return service_pb2.GenerateRequest(model=values_pb2.Model(name=model), instance=instance, **fields)
 
 
+def tokenize(model: str, *instances: values_pb2.Instance, **fields: Any) -> service_pb2.TokenizeRequest:
+    """Make a request to Tokenize."""
+    return service_pb2.TokenizeRequest(model=values_pb2.Model(name=model), instances=instances, **fields)
+
+
 def attend(model: str, *instances: values_pb2.Instance, outputs: tuple[str, ...] = (), **options: Any) -> Any:
     """Make a request to Attend; `options` are those of its attention."""
     return service_pb2.AttendRequest(

@@ -86,6 +86,11 @@ class InputSteps:
         return self.description.kind == model_pb2.INPUT_KIND_TENSOR
 
     @property
+    def cuts_texts(self) -> bool:
+        """True if the input is a text, or several, of which tokens are made."""
+        return any(isinstance(each, Tokenize) for each in self._steps)
+
+    @property
     def is_own_tensor(self) -> bool:
         """True if one of its tensors has the name of the input."""
         return self.description.name in self.context.tensors
@@ -134,10 +139,14 @@ class InputSteps:
             if bound.mask:
                 masks[bound.mask] = real
         labels = self._count_labels(tensors)
+        tokens: dict[str, Labels] = {}
         for step in self._steps:
             if step.tensors:
                 labels |= step.check_sent_tensors(tensors, RunOptions(field, truncate=False))
-        return PreprocessedInput(self.description.name, {**tensors, **masks}, sizes, labels)
+            if isinstance(step, Tokenize):
+                tokens = {tensor: labels[each.name] for tensor, each in step.token_sets.items()}
+                labels = {each.name: labels[each.name] for each in self.context.label_sets if each.name in labels}
+        return PreprocessedInput(self.description.name, {**tensors, **masks}, sizes, labels, tokens=tokens)
 
     def _count_labels(self, tensors: Mapping[str, Array]) -> dict[str, Labels]:
         """Label sent tensors, of which only the number of entries is known."""

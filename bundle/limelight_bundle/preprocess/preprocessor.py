@@ -97,6 +97,7 @@ class Preprocessor:
             )
             for each in bundle.description.inputs
         }
+        self._texts = [each for each in self._inputs.values() if each.cuts_texts]
 
     def row(self, instance: Instance, *, field: Path = (), truncate: bool = False) -> Row:
         """Check and convert one instance; `field` is its path in the request, such as `instances[3]`.
@@ -107,16 +108,34 @@ class Preprocessor:
         self.check_names(instance, field)
         prepared: list[PreprocessedInput] = []
         for name, steps in self._inputs.items():
-            value = instance.get(name)
-            if value is not None and not (isinstance(value, TensorValue) and steps.is_own_tensor):
-                prepared.append(steps.run(value, field=input_path(field, name), truncate=truncate))
-                continue
-            sent = {each.name: instance[each.name] for each in steps.description.tensors if each.name in instance}
-            if sent:
-                prepared.append(steps.check_sent_tensors(sent, field=field))
+            found = _run(steps, instance, field, truncate=truncate)
+            if found is not None:
+                prepared.append(found)
             elif not steps.description.optional:
                 raise InputError(input_path(field, name), f"is missing; the model takes {self._expected()}")
         return self._merge(prepared, field)
+
+    @property
+    def has_texts(self) -> bool:
+        """True if some input is cut into tokens."""
+        return bool(self._texts)
+
+    def tokens(self, instance: Instance, *, field: Path = (), truncate: bool = False) -> tuple[list[Labels], bool]:
+        """Cut the texts of an instance into tokens; other inputs are not read, and each may be missing.
+
+        Returns:
+            The label sets of the tokens of each text, and of the sentences of a document; whether one was truncated.
+        Raises:
+            InputError: no text is there, or one is of the wrong kind, or too large.
+        """
+        self.check_names(instance, field)
+        found = [_run(steps, instance, field, truncate=truncate) for steps in self._texts]
+        cut = [each for each in found if each is not None]
+        if not cut:
+            names = " or ".join(repr(each.description.name) for each in self._texts)
+            raise InputError((*field, "inputs"), f"have no text; send {names}")
+        labels = [{**{own.name: own for own in each.tokens.values()}, **each.labels} for each in cut]
+        return [own for each in labels for own in each.values()], any(each.truncated for each in cut)
 
     def check_names(self, instance: Iterable[str], field: Path) -> None:
         """Check the names of an instance's inputs. Raises: InputError naming one that the model lacks."""
@@ -142,16 +161,28 @@ class Preprocessor:
         tensors: dict[str, Array] = {}
         sizes: dict[str, int] = {}
         labels: dict[str, Labels] = dict(self._fixed_labels)
+        tokens: dict[str, Labels] = {}
         for each in prepared:
             tensors |= each.tensors
             labels |= each.labels
+            tokens |= each.tokens
             for name, size in each.sizes.items():
                 if sizes.setdefault(name, size) != size:
                     raise InputError(
                         input_path(field, each.input), f"has {size} for {name} where another input has {sizes[name]}"
                     )
         _check_indices(tensors, self._indexing, sizes, field)
-        return Row(tensors, sizes, labels, True in [each.truncated for each in prepared])
+        return Row(tensors, sizes, labels, True in [each.truncated for each in prepared], tokens)
+
+
+def _run(steps: InputSteps, instance: Instance, field: Path, *, truncate: bool) -> PreprocessedInput | None:
+    """Convert the value of one input, or check its tensors; None where the instance has neither."""
+    name = steps.description.name
+    value = instance.get(name)
+    if value is not None and not (isinstance(value, TensorValue) and steps.is_own_tensor):
+        return steps.run(value, field=input_path(field, name), truncate=truncate)
+    sent = {each.name: instance[each.name] for each in steps.description.tensors if each.name in instance}
+    return steps.check_sent_tensors(sent, field=field) if sent else None
 
 
 def _lower(own: int, bound: int) -> int:

@@ -90,13 +90,14 @@ class Waveform:
 
 @dataclass(frozen=True)
 class PreprocessedInput:
-    """The part of a row that one input becomes."""
+    """The part of a row that one input becomes. tokens: as those of a `Row`."""
 
     input: str
     tensors: Mapping[str, Array]
     sizes: Mapping[str, int]
     labels: Mapping[str, Labels] = field(default_factory=dict)
     truncated: bool = False
+    tokens: Mapping[str, Labels] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,7 @@ class Tokenize(Step):
         input_format: kind of input.
         bound: the tensors of ids.
         segments: the tensor of segment ids; empty for none.
+        token_sets: the label set of the tokens of each tensor of ids; one of its own where none is described.
     """
 
     accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.TEXT, DataKind.SENTENCES, DataKind.PAIR})
@@ -125,6 +126,7 @@ class Tokenize(Step):
     encoder: Encoder
     bound: tuple[BoundTensor, ...]
     segments: str
+    token_sets: Mapping[str, model_pb2.LabelSetDescription]
     tensors: tuple[str, ...]
 
     @classmethod
@@ -158,7 +160,8 @@ class Tokenize(Step):
             context.tokenizers[message.tokenizer], special_tokens=message.special_tokens, maximum=maxima.pop()
         )
         tensors = (*names, *filter(None, (message.segment_tensor,)))
-        return cls(context, input_format.kind, encoder, bound, message.segment_tensor, tensors)
+        token_sets = {each.name: _token_set(each, context, among=len(bound)) for each in bound}
+        return cls(context, input_format.kind, encoder, bound, message.segment_tensor, token_sets, tensors)
 
     def run(self, value: Text | Pair | SentenceStream, options: RunOptions) -> PreprocessedInput:
         """Encode. Raises InputError for no tokens, or more than the tensor allows."""
@@ -182,6 +185,7 @@ class Tokenize(Step):
         tensors: dict[str, Array] = {}
         sizes: dict[str, int] = {}
         labels: dict[str, Labels] = {}
+        tokens: dict[str, Labels] = {}
         for bound, each, path, parts in zip(self.bound, encoded, paths, inputs, strict=True):
             _check(each, path, options.truncate)
             if not each.ids:
@@ -192,7 +196,9 @@ class Tokenize(Step):
             sizes[bound.description.dimensions[0].name] = len(each.ids)
             for labelled in self._labelled(bound):
                 labels[labelled.name] = self._token_labels(labelled, each, parts)
-        return PreprocessedInput(name, tensors, sizes, labels, any(each.truncated for each in encoded))
+            own = self.token_sets[bound.name]
+            tokens[bound.name] = labels.get(own.name) or self._token_labels(own, each, parts)
+        return PreprocessedInput(name, tensors, sizes, labels, any(each.truncated for each in encoded), tokens)
 
     def _sentences(self, sentences: SentenceStream, options: RunOptions) -> PreprocessedInput:
         """Encode as many sentences as the model takes, and report whether there are more."""
@@ -221,7 +227,9 @@ class Tokenize(Step):
         real = np.arange(ids.shape[1]) < lengths[:, None]  # by length, since a text may contain the fill token
         if bound.mask:
             tensors[bound.mask] = real
-        return PreprocessedInput(self.context.input.name, tensors, sizes, self._document_labels(kept, ids, real), cut)
+        labels, own = self._document_labels(kept, ids, real), self.token_sets[bound.name]
+        tokens = {bound.name: labels.get(own.name) or self._word_labels(own, kept, ids, real)}
+        return PreprocessedInput(self.context.input.name, tensors, sizes, labels, cut, tokens)
 
     def _encoded(self, sentences: SentenceStream, options: RunOptions) -> Iterator[tuple[Encoded, tuple[int, int]]]:
         """Encode sentences in batches on demand; yield the tokens and the position of each sentence.
@@ -320,8 +328,8 @@ class Tokenize(Step):
             real = array != bound.description.fill if bound.description.HasField("fill") else np.ones_like(array, bool)
             ids = array[real].tolist()
             inputs, input_indices = self._sent_parts(tensors, number)
-            for each in self._labelled(bound):
-                if each.kind != attention_pb2.LABEL_KIND_TOKENS:
+            for each in [self.token_sets[bound.name], *self._labelled(bound)]:
+                if each.kind != attention_pb2.LABEL_KIND_TOKENS or each.name in labels:
                     continue
                 labels[each.name] = Labels(
                     each.name,
@@ -348,6 +356,18 @@ class Tokenize(Step):
 
     def _labelled(self, bound: BoundTensor) -> list[model_pb2.LabelSetDescription]:
         return [each for each in self.context.label_sets if each.tensor == bound.name]
+
+
+def _token_set(bound: BoundTensor, context: StepContext, *, among: int) -> model_pb2.LabelSetDescription:
+    """Find the label set of a tensor's tokens; where none is described, make one with the name of the input, or of the
+    tensor if the input has several.
+    """
+    tokens = attention_pb2.LABEL_KIND_TOKENS
+    for each in context.label_sets:
+        if each.tensor == bound.name and each.kind == tokens:
+            return each
+    taken = among > 1 or any(each.name == context.input.name for each in context.label_sets)
+    return model_pb2.LabelSetDescription(name=bound.name if taken else context.input.name, kind=tokens)
 
 
 def _check(encoded: Encoded, path: Path, truncate: bool) -> None:

@@ -54,7 +54,8 @@ def event(each: GenerationEvent) -> dict[str, Any]:
         case GeneratedToken():
             maps = [map_.to_dict() for map_ in each.maps]
             token = {"index": each.index, "id": each.id, "text": each.text, "delta": each.delta}
-            return {"event": "token", **token, "log_probability": each.log_probability, "maps": maps}
+            more = {"log_probability": each.log_probability, "maps": maps, "forced": each.forced}
+            return {"event": "token", **token, **more, "top": json_types(each.top)}
         case GenerationEnd():
             return {
                 "event": "end",

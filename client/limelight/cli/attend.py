@@ -111,8 +111,8 @@ def attend(
     unless --head selects heads. Maps with many queries show the mean and the largest weights, unless --query selects
     queries.
 
-    A group is a part of the text by characters (--group subject=0:12, in a pair first:0:12), entries by number (#0:3 or
-    #0,-1), or an input (--group question=pair.first).
+    A group is a part of the text by characters (--group subject=0:12, in a pair first:0:12, of what is generated
+    output:0:12), entries by number (#0:3 or #0,-1), or an input (--group question=pair.first).
 
     Maps of long inputs may exceed the size of an answer: --out FOLDER saves them as a stream. --file answers every row
     of a file, with many calls at the same time, into the file --out, as JSON.

@@ -38,6 +38,7 @@ KNOWN = {
     "predict": Command("Show a model's prediction.", "limelight.cli.predict:predict"),
     "attend": Command("Show a model's attention.", "limelight.cli.attend:attend"),
     "generate": Command("Generate text, token by token.", "limelight.cli.generate:generate"),
+    "tokenize": Command("Show the tokens that a model reads.", "limelight.cli.tokenize:tokenize"),
     "view": Command("Open a page that shows attention.", "limelight.cli.view:view"),
     "headvis": Command("Write a model's heads for HeadVis, a viewer.", "limelight.cli.headvis:headvis"),
     "bench": Command("Measure throughput and latency.", "limelight.cli.bench.command:bench"),

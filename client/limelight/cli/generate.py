@@ -37,6 +37,10 @@ MaxNewTokens = Annotated[
 ]
 Stop = Annotated[list[str] | None, typer.Option("--stop", help="End the text before this string. Repeatable.")]
 TargetText = Annotated[str | None, typer.Option("--target-text", help="Force this output.")]
+Continue = Annotated[bool, typer.Option("--continue", help="Go on behind --target-text instead of ending with it.")]
+TopLogprobs = Annotated[
+    int, typer.Option("--top-logprobs", min=0, max=20, help="Number of most probable tokens of each step, for --json.")
+]
 
 
 @with_connection_options
@@ -58,6 +62,8 @@ def generate(
     stop: Stop = None,
     seed: options.Seed = None,
     target_text: TargetText = None,
+    continue_target: Continue = False,
+    top_logprobs: TopLogprobs = 0,
     chat: Chat = "",
     system: System = "",
     mask_heads: options.MaskedHeads = None,
@@ -97,6 +103,8 @@ def generate(
             stop=stop or (),
             beams=beams,
             hypotheses=hypotheses,
+            continue_target=continue_target,
+            top_logprobs=top_logprobs,
         )
         if as_document:
             for event in events:

@@ -4,6 +4,7 @@
 | --- | --- |
 | `0:12` | tokens that share a character with this part of the text |
 | `first:0:12`, `2:0:12` | the same, in the first or second text of a pair, in sentence 2 of a document |
+| `output:0:12` | the same, in the generated text, by the name of the output steps |
 | `#0:3`, `#3`, `#0,2,-1` | entries by number; negative numbers count from the end |
 | `text`, `pair.first` | all entries of this input |
 
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from limelight.base.commands import CommandError
 from limelight.groups import Grouping, Member, TextSpan
 
-_SPAN = re.compile(r"(?:(?P<part>first|second|\d+):)?(?P<start>\d+):(?P<end>\d+)")
+_SPAN = re.compile(r"(?:(?P<part>[A-Za-z_][\w-]*|\d+):)?(?P<start>\d+):(?P<end>\d+)")
 _RANGE = re.compile(r"#(?P<start>-?\d*):(?P<end>-?\d*)")
 _INDICES = re.compile(r"#-?\d+(,-?\d+)*")
 _INPUT = re.compile(r"[A-Za-z_][\w.-]*")
@@ -37,12 +38,9 @@ def read_members(place: str) -> list[Member]:
     """Parse entries of an axis. Raises CommandError for a value that names none."""
     if span := _SPAN.fullmatch(place):
         start, end, part = int(span["start"]), int(span["end"]), span["part"]
-        match part:
-            case "first" | "second":
-                return [TextSpan(start, end, part=part)]
-            case None:
-                return [TextSpan(start, end)]
-        return [TextSpan(start, end, sentence=int(part))]
+        if part and part.isdecimal():
+            return [TextSpan(start, end, sentence=int(part))]
+        return [TextSpan(start, end, part=part or "")]
     if entries := _RANGE.fullmatch(place):
         return [slice(*(int(each) if each else None for each in (entries["start"], entries["end"])))]
     if _INDICES.fullmatch(place):

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limelight.base.counts import there_are
+from limelight_bundle.descriptions import LABEL_KIND_INPUT_STEPS, LABEL_KIND_OUTPUT_STEPS
 from limelight_bundle.errors import InputError, Path
 from limelight_bundle.rows import Labels
 from limelight_service.attention.options import Group, Grouping, Span
@@ -19,6 +20,7 @@ Indices = npt.NDArray[np.intp]
 MOST_MEMBERS = 100_000
 MOST_TIMES = 16
 _MOST_KEPT = 8
+_STEPS = (LABEL_KIND_INPUT_STEPS, LABEL_KIND_OUTPUT_STEPS)
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,24 @@ def members(group: Group, label_set: str, labels: Mapping[str, Labels], field: P
     """Find the entries of one group of a label set, ascending. Raises: InputError naming what matches nothing."""
     own = labels[label_set]
     return _Axis(own, labels.get(own.parent)).members(group, field)
+
+
+def check_to_come(group: Group, labels: Labels, field: Path) -> None:
+    """Check that a group of steps names what is known of them before the first. labels: of all that there may be.
+
+    Raises: InputError naming what is counted from the end, or is of the generated text.
+    """
+    counted = [("indices", place, index, index + 1) for place, index in enumerate(group.indices)]
+    counted += [("ranges", place, *each) for place, each in enumerate(group.ranges)]
+    for name, place, start, end in counted:
+        if not 0 <= start < end <= labels.size:
+            said = f"{start}" if name == "indices" else f"from {start} to {end}"
+            reason = f"is {said}; steps are counted from the first, and there may be {labels.size}"
+            raise InputError((*field, name, place), reason)
+    written = labels.inputs[-1]
+    for place, span in enumerate(group.spans):
+        if (span.part or labels.inputs[0]) == written:
+            raise InputError((*field, "spans", place), "is of the generated text, which is not known yet")
 
 
 class _Axis:
@@ -155,7 +175,11 @@ class _Axis:
 
     def _in_part(self, part: str, field: Path) -> npt.NDArray[np.bool_]:
         parts = [name.partition(".")[2] for name in self._labels.inputs]
-        there = ", ".join(parts)
+        if self._labels.kind in _STEPS:  # the generated text comes last, and is named by its label set
+            parts[-1] = self._labels.inputs[-1]
+            if not part and len(parts) <= 2:
+                return self._of_input(0)
+        there = ", ".join(filter(None, parts))
         if not part and len(parts) == 1:
             return np.ones(self._labels.size, dtype=bool)
         if not part:
@@ -188,7 +212,8 @@ class _Axis:
         for place in found:
             member |= self._of_input(place)
         member &= self._ordinary
-        if not member.any():
+        is_written = self._labels.kind in _STEPS and found[-1] == len(inputs) - 1  # which may have none yet
+        if not member.any() and not is_written:
             raise InputError(field, f"is {name!r}, which has none of {self._what}")
         return member
 

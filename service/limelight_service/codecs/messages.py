@@ -39,6 +39,7 @@ _MOST_GROUPS = 1_024
 MOST_STOPS = 16
 LONGEST_STOP = 256
 MOST_BEAMS = 16
+MOST_LOGPROBS = 20
 _DEFAULT_BEAMS = 4
 
 _REDUCTIONS = {
@@ -170,6 +171,10 @@ def generation_settings(message: service_pb2.GenerationOptions, longest: int) ->
         raise InputError(
             ("generation", "hypotheses"), f"is {message.hypotheses}; it may be from 0 (for 1) to beams ({beams})"
         )
+    if not 0 <= message.top_logprobs <= MOST_LOGPROBS:
+        raise InputError(
+            ("generation", "top_logprobs"), f"is {message.top_logprobs}; it may be from 0 (for none) to {MOST_LOGPROBS}"
+        )
     return GenerationSettings(
         strategy=strategy,
         temperature=temperature,
@@ -180,6 +185,8 @@ def generation_settings(message: service_pb2.GenerationOptions, longest: int) ->
         beams=beams,
         length_penalty=penalty,
         hypotheses=message.hypotheses or 1,
+        continue_target=message.continue_target,
+        top_logprobs=message.top_logprobs,
     )
 
 

@@ -56,13 +56,15 @@ def row_result(
 
 
 def token_result(step: Step, labels: Mapping[str, Labels], plan: AttentionPlan | None) -> TokenResult:
-    """Reduce one token and its row of every map. labels: sets of the row."""
+    """Reduce one token and its row of every map. labels: sets of the row, and of input steps that may come."""
     maps: tuple[MapResult, ...] = ()
     if plan is not None:
         own = {name for name, _ in step.maps}
         selected = tuple(each for each in plan.selected if each.description.name in own)
         maps = _results(apply(replace(plan, selected=selected), step.maps, labels, step.index).maps)
-    return TokenResult(step.index, step.token_id, step.text, step.delta, step.log_probability, maps)
+    return TokenResult(
+        step.index, step.token_id, step.text, step.delta, step.log_probability, maps, step.forced, step.top
+    )
 
 
 def map_result(finished: Finished) -> MapResult:

@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from limelight_bundle.maps import MapPart, MapWeights, Projected
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Array
-from limelight_service.ipc.boundary import FinishReason, GenerationSettings, Sequence, Strategy, Timing, WaitEstimate
+from limelight_service.ipc.boundary import (
+    FinishReason,
+    GenerationSettings,
+    Sequence,
+    Strategy,
+    Timing,
+    TopTokens,
+    WaitEstimate,
+)
 
 __all__ = [
     "FinishReason",
@@ -14,6 +22,7 @@ __all__ = [
     "Sequence",
     "Strategy",
     "Timing",
+    "TopTokens",
     "WaitEstimate",
 ]
 
@@ -88,7 +97,7 @@ class Answer:
 class Step:
     """One generated token of a sequence; each map has a query axis of size 1.
 
-    text: as the vocabulary writes it. delta: what it adds to the sequence's text.
+    text: as the vocabulary writes it. delta: what it adds to the sequence's text. forced, top: as of a `TokenResult`.
     """
 
     index: int
@@ -97,3 +106,5 @@ class Step:
     delta: str
     log_probability: float
     maps: Mapping[MapKey, MapWeights] = field(default_factory=dict)
+    forced: bool = False
+    top: TopTokens | None = None

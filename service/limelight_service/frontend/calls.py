@@ -106,6 +106,14 @@ class PreparedInstance:
     given: int = 0
 
 
+@dataclass(frozen=True)
+class Tokenized:
+    """The tokens of one instance. labels: encoded label sets of its texts. truncated: one was cut."""
+
+    labels: Sequence[bytes]
+    truncated: bool
+
+
 @dataclass
 class CheckedCall:
     """A call once its model is known, and its options are checked against it.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from limelight_bundle.rows import Labels
 from limelight_service.admission.memory import Held, MemoryBudget, Transient
 from limelight_service.errors import WrongModelError
 from limelight_service.frontend import validation
@@ -26,6 +27,7 @@ from limelight_service.frontend.calls import (
     Prediction,
     PreparedInstance,
     Provenance,
+    Tokenized,
     WholeServer,
 )
 from limelight_service.frontend.models import Model, Models
@@ -201,6 +203,8 @@ class Core:
         try:
             with self._memory.take(checked.size + prepared[0].bounds.computing):
                 (one,) = await self._preparation.intervened(checked, prepared, call)
+                if checked.plan is not None and checked.plan.key_groups:
+                    validation.check_groups_to_come(checked.plan, _labels_to_come(checked, one))
                 engine = checked.model.engine()
                 async with aclosing(engine.generate(_inference(checked, [one], call))) as events:
                     async for event in events:
@@ -217,6 +221,20 @@ class Core:
         except Exception:
             self._count_failed(checked, started)
             raise
+
+    async def tokenize(self, request: CallRequest, call: Call) -> list[Tokenized]:
+        """Cut the texts of every instance into tokens, without the model.
+
+        Raises: LimelightError of every kind.
+        """
+        self.calls += 1
+        assert isinstance(request.model, str)
+        schema = self.find(request.model, request.version, call).schema
+        if not schema.preprocessor.has_texts:
+            raise WrongModelError(f"{schema.name} reads no text, so it has no tokens")
+        validation.check_count(len(request.instances), self._settings.max_instances)
+        limit = min(self._settings.max_response_bytes, call.limit or sys.maxsize)
+        return await self._preparation.tokenized(request, schema, limit, call)
 
     def list_models(self, call: Call) -> list[VersionStatus[Model]]:
         """Give every version that the caller may know of, those that failed to load too."""
@@ -415,7 +433,15 @@ def _inference(checked: CheckedCall, prepared: Sequence[PreparedInstance], call:
         attention=None if wanted.plan is None else wanted.attention,
         generation=wanted.generation,
         deadline=call.deadline,
+        tokens=wanted.tokens,
+        steps=schema.steps(prepared[0].row, wanted.generation) if wanted.attention.key_groups else 0,
     )
+
+
+def _labels_to_come(checked: CheckedCall, prepared: PreparedInstance) -> dict[str, Labels]:
+    schema, row = checked.schema, prepared.row
+    steps = schema.steps(row, checked.wanted.generation)
+    return {name: schema.labels_to_come(name, row, steps) for name in schema.growing if name}
 
 
 def _trace_engine(results: Sequence[RowResult], trace: Trace) -> int:

@@ -11,10 +11,10 @@ from limelight.base.counts import counted
 from limelight.v1 import model_pb2
 from limelight_bundle.errors import InputError, OutOfRangeError, Path
 from limelight_bundle.interventions import BoundIntervention, Edges
-from limelight_bundle.rows import Row
+from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Array
 from limelight_bundle.wire import data_type_name, data_type_of
-from limelight_service.attention.members import members
+from limelight_service.attention.members import check_to_come, members
 from limelight_service.attention.options import Group
 from limelight_service.errors import DeadlineError
 from limelight_service.frontend.schema import ModelSchema
@@ -249,7 +249,7 @@ def _change_edges(of_map: _MapChanges, edges: Edges, asked: Intervention, heads:
         array[np.ix_(heads, chosen)] = values
 
     if asked.change is Change.KEY_FACTOR:
-        factor, keys = _key_factor(asked, of_map.bound.key_labels, row)
+        factor, keys = _key_factor(asked, of_map.bound.key_labels, row.labels)
         chosen &= np.isin(edges.key, keys)
         before = of_map.of_edges.get(bound.key_factors)
         change(bound.key_factors, factor if before is None else _product(before[np.ix_(heads, chosen)], factor))
@@ -298,33 +298,23 @@ def _multiplied(
     elif asked.queries:
         count = row.labels[description.query_labels].size
         queries = _indices(asked.queries, count, "queries", asked)
-    name = description.key_labels
-    factor, keys = _key_factor(asked, name, row, 0 if name in row.labels else schema.first_keys(name, row) + steps)
+    name, to_come = description.key_labels, description.key_labels not in row.labels
+    labels = {name: schema.labels_to_come(name, row, steps)} if to_come else row.labels
+    factor, keys = _key_factor(asked, name, labels, to_come=to_come)
     return _Factors(heads if asked.heads else None, queries, count, keys, factor)
 
 
-def _key_factor(asked: Intervention, label_set: str, row: Row, steps: int = 0) -> tuple[float, Array]:
-    """Read a factor and its keys. steps: that there may be, for keys that are steps."""
+def _key_factor(
+    asked: Intervention, label_set: str, labels: Mapping[str, Labels], *, to_come: bool = False
+) -> tuple[float, Array]:
+    """Read a factor and its keys. to_come: the keys are steps, of which not all are known yet."""
     assert asked.key_factor is not None
     field, factor, group = (*asked.field, "key_factor"), asked.key_factor.factor, asked.key_factor.keys
     if not 0 <= factor <= _LARGEST_FACTOR:
         raise InputError((*field, "factor"), f"is {factor:g}; it is a number from 0 to {_LARGEST_FACTOR:,}")
-    if steps:
-        return factor, _step_keys(group, steps, (*field, "keys"))
-    return factor, members(group, label_set, row.labels, (*field, "keys"))
-
-
-def _step_keys(group: Group, most: int, field: Path) -> Array:
-    """Find keys that are steps, which are counted from the first. most: that there may be."""
-    if group.spans or group.inputs:
-        raise InputError(field, "are steps, which have no places in a text; use indices or ranges")
-    named = np.zeros(most, dtype=bool)
-    for start, end in [*((each, each + 1) for each in group.indices), *group.ranges]:
-        if not 0 <= start < end <= most:
-            reason = f"are from {start} to {end}; steps are counted from the first, and there may be {most}"
-            raise InputError(field, reason)
-        named[start:end] = True
-    return np.flatnonzero(named)
+    if to_come:
+        check_to_come(group, labels[label_set], (*field, "keys"))
+    return factor, members(group, label_set, labels, (*field, "keys"))
 
 
 def _factored(heads: int, changes: Sequence[_Factors], deadline: float | None) -> Array:

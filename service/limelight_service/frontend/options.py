@@ -51,7 +51,8 @@ class Wanted:
 
     outputs: raw outputs that are returned. max_classes: 0 for all. plan: None without attention. labels: names of the
     label sets that are returned. limit: bytes of the answer, or of each message of a stream. kept_outputs: raw outputs
-    that the answer is made of. bounds: of rows, by their sizes (`limelight_service.frontend.sizes`).
+    that the answer is made of. tokens: tensors of ids whose tokens are among what is returned of label sets that grow.
+    bounds: of rows, by their sizes (`limelight_service.frontend.sizes`).
     """
 
     outputs: Sequence[str]
@@ -62,4 +63,5 @@ class Wanted:
     labels: Sequence[str]
     limit: int
     kept_outputs: frozenset[str] = frozenset()
+    tokens: frozenset[str] = frozenset()
     bounds: dict[Any, Any] = field(default_factory=dict)

@@ -7,13 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from limelight_bundle.errors import InputError, TooLargeError
+from limelight_bundle.wire import input_path
 from limelight_service.attention.plan import check_instance
 from limelight_service.errors import QueueFullError
 from limelight_service.frontend.call import Call
-from limelight_service.frontend.calls import CheckedCall, InstanceSource, PreparedInstance
+from limelight_service.frontend.calls import CallRequest, CheckedCall, InstanceSource, PreparedInstance, Tokenized
 from limelight_service.frontend.interventions import given_bytes, intervened_bytes, with_interventions
 from limelight_service.frontend.lateness import check_in_time
 from limelight_service.frontend.preprocessing import PreprocessingPool
+from limelight_service.frontend.schema import ModelSchema
 from limelight_service.frontend.sizes import Measured, check_computed, check_given
 from limelight_service.ipc.boundary import WaitEstimate
 from limelight_service.observability.metrics import Metrics
@@ -28,6 +31,7 @@ T = TypeVar("T")
 _INLINE_REQUEST, _INLINE_TENSORS = 1024, 8192
 _INLINE_MAPS = 256  # of all instances, each of which is measured
 _INLINE_RESULTS = 512  # and label sets, likewise
+_INLINE_TEXTS = 16  # whose label sets are made
 _RETRY_AFTER = 1.0
 
 
@@ -64,7 +68,8 @@ class Preparation:
         if is_light:
             prepared = [_prepared_one(checked, instances, place) for place in range(count)]
         else:
-            prepared = await self._prepared_on_threads(checked, count, partial(_prepared_one, checked, instances), call)
+            key = checked.schema.name, checked.schema.version
+            prepared = await self._on_threads(key, count, partial(_prepared_one, checked, instances), call)
         measure = partial(_measured, checked, prepared, self._most_held)
         checked.size = measure() if is_light else await self.on_thread(measure, call)
         took = time.perf_counter_ns() - started
@@ -72,6 +77,36 @@ class Preparation:
         self._metrics.stage(call.model, Stage.PREPROCESS, took / 1e9)
         call.traced("preprocess", took)
         return prepared
+
+    async def tokenized(self, request: CallRequest, schema: ModelSchema, limit: int, call: Call) -> list[Tokenized]:
+        """Cut the texts of every instance into tokens. limit: bytes of all label sets.
+
+        Raises: InputError naming the field; TooLargeError, QueueFullError, DeadlineError.
+        """
+        instances, started = request.instances, time.perf_counter_ns()
+        count = call.rows = len(instances)
+        if call.caller.name:
+            call.when_sent(self._quotas.take(call.caller, count))
+        sizes: list[int] = []
+
+        def one(place: int) -> Tokenized:
+            instance, path = instances.read(place, schema), instances.path(place)
+            sets, cut = schema.preprocessor.tokens(instance, field=path, truncate=request.options.truncate)
+            labels = [request.encode_labels(schema, each) for each in sets]
+            sizes.append(sum(map(len, labels)))
+            if (size := sum(sizes)) > limit:
+                raise TooLargeError("instances", f"need an answer of {size} bytes or more; at most {limit} are allowed")
+            return Tokenized(labels, cut)
+
+        if instances.size <= _INLINE_REQUEST and count <= _INLINE_TEXTS:
+            results = [one(place) for place in range(count)]
+        else:  # their rows are of no engine
+            results = await self._on_threads(("", 0), count, one, call)
+        took = time.perf_counter_ns() - started
+        call.durations["preprocess"] = took
+        self._metrics.stage(call.model, Stage.PREPROCESS, took / 1e9)
+        call.traced("preprocess", took)
+        return results
 
     async def intervened(
         self, checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call
@@ -91,10 +126,7 @@ class Preparation:
 
         return await self.pool.run(len(prepared), one, call.deadline)
 
-    async def _prepared_on_threads(
-        self, checked: CheckedCall, count: int, one: Callable[[int], PreparedInstance], call: Call
-    ) -> list[PreparedInstance]:
-        key = checked.schema.name, checked.schema.version
+    async def _on_threads(self, key: tuple[str, int], count: int, one: Callable[[int], T], call: Call) -> list[T]:
         if self._preprocessed.total() + count > self._settings.queue_rows:
             self._metrics.rejected(Rejection.QUEUE_FULL, count)
             raise QueueFullError("too many instances wait to be prepared; try again later", retry_after=_RETRY_AFTER)
@@ -132,6 +164,9 @@ def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -
     wanted, schema, plan = checked.wanted, checked.schema, checked.plan
     instance = instances.read(place, schema)
     row = schema.preprocessor.row(instance, field=instances.path(place), truncate=checked.request.options.truncate)
+    if wanted.generation.continue_target and schema.target_tensor not in row.tensors:
+        path = input_path(instances.path(place), schema.target)
+        raise InputError(path, "is missing; continue_target goes on behind it")
     if plan is not None:
         check_instance(plan, row.labels)
     encode = checked.request.encode_labels

@@ -9,12 +9,12 @@ from google.protobuf.message import Message
 
 from limelight.v1 import attention_pb2, model_pb2
 from limelight_bundle.attention_drift import Reference
-from limelight_bundle.generation import leading_tokens
+from limelight_bundle.generation import generated_text, leading_tokens, read_steps, steps_to_come
 from limelight_bundle.interventions import bound_interventions
 from limelight_bundle.maps import ProjectedSize, edge_dimensions
 from limelight_bundle.preprocess import Bounds, Preprocessor
 from limelight_bundle.reader import BundleFolder
-from limelight_bundle.rows import Row
+from limelight_bundle.rows import Labels, Row
 from limelight_bundle.v1 import bundle_pb2
 from limelight_service.attention.options import Options
 from limelight_service.attention.plan import AttentionPlan, plan_attention
@@ -26,7 +26,8 @@ _MOST_PLANS = 32
 class ModelSchema:
     """One version of a model. Equal only to itself.
 
-    served: as its engine announced it. steps_label: the label set of output steps; empty where the model does not
+    served: as its engine announced it. target, target_tensor: the optional input that forces the output, and its
+    tensor; empty where there is none. steps_label: the label set of output steps; empty where the model does not
     generate. growing: label sets that grow with each generated token. edge_dimensions: for each map that a graph gives
     as edges, the dimension that counts them; empty where none does. probed: maps of which single rows can be computed.
     projected: sizes of the projections that maps can be computed from. references: of attention signals, by map and
@@ -54,8 +55,9 @@ class ModelSchema:
         self.generates = bundle.HasField("generation")
         self.steps_label = sequence.label_set
         input_steps = [each for each in description.label_sets if each.kind == attention_pb2.LABEL_KIND_INPUT_STEPS]
-        self.input_steps = {each.name: each.dimension for each in input_steps}
+        self.input_steps = {each.name: each for each in input_steps}
         self.growing = frozenset({self.steps_label, *self.input_steps})
+        self._written = generated_text(bundle)
         self.max_new_tokens = sequence.max_new_tokens
         self.edge_dimensions = edge_dimensions(bundle)
         self.probed = frozenset(each.map for each in bundle.maps if each.HasField("probe"))
@@ -71,6 +73,7 @@ class ModelSchema:
         self._result_labels = self._with_parents(map(_label_set, self.results))
         self._read = frozenset(name for each in self.results for name in _names(each) if name in self.outputs)
         target = next((each for each in description.inputs if each.name == sequence.target_input), None)
+        self.target, self.target_tensor = sequence.target_input, bundle.generation.target_tensor
         self._target_dimension = target.tensors[0].dimensions[0].name if target else ""
         self._before_target = bundle.generation.steps_before_target
         self._leading = len(leading_tokens(bundle.generation))
@@ -104,11 +107,26 @@ class ModelSchema:
         if not self.generates:
             return 0
         forced = self._before_target + row.sizes.get(self._target_dimension, 0)
-        return max(generation.max_new_tokens, forced) + 1
+        chosen = generation.max_new_tokens
+        if generation.continue_target:
+            chosen = min(forced + chosen, self.max_new_tokens)
+        return max(chosen, forced) + 1
 
     def first_keys(self, name: str, row: Row) -> int:
         """Count the entries of a label set of input steps at a row's first step: the begin token and the prompt."""
-        return self._leading + row.sizes.get(self.input_steps[name], 0)
+        return self._leading + row.sizes.get(self.input_steps[name].dimension, 0)
+
+    def labels_to_come(self, name: str, row: Row, steps: int) -> Labels:
+        """Label a set that grows with each generated token, of so many steps, by what is known before the first."""
+        written = steps_to_come(self._written, steps)
+        if name == self.steps_label:
+            return written
+        described, kind = self.input_steps[name], attention_pb2.LABEL_KIND_INPUT_STEPS
+        leading = Labels("", kind, self._leading, special=[True] * self._leading)
+        if not described.tensor:
+            return read_steps(name, leading, written)
+        unknown = Labels("", kind, row.sizes[described.dimension], inputs=(described.input,))
+        return read_steps(name, leading, row.tokens.get(described.tensor, unknown), written)
 
     def kept_outputs(self, outputs: Sequence[str]) -> frozenset[str]:
         """Name the raw outputs that an answer is made of. outputs: those that are asked for."""

@@ -29,6 +29,7 @@ from limelight_service.ipc.boundary import GenerationSettings, Strategy
 
 _FRAME = 512  # provenance, names and tags of one instance's answer
 _TOKEN = 96  # an output step among the labels: its text, rarely longer, its id and its place
+_TOP_TOKEN = 48  # one of the most probable tokens of a step: its text, rarely longer, its id and its log-probability
 _SEQUENCE_FRAME = 64
 _MOST_BOUNDS = 1024  # that are kept for equal options: of so many different sizes
 _MOST_MEASURED = 4096  # maps of all instances, to find what would fit: a dozen ways, each of some microseconds a map
@@ -222,13 +223,17 @@ class AnswerSizes:
             total += builder.size(row, of_sequences, wanted.max_classes) + len(name.encode()) + 16
         for name in wanted.outputs:
             total += self._output(self._outputs[name], row, steps) + len(name.encode()) + 64
-        return total
+        return total + sum(of_sequences) * wanted.generation.top_logprobs * _TOP_TOKEN
 
     def _labels(self, names: Sequence[str], measured: Measured, generation: GenerationSettings) -> int:
         """Bound label sets; of those that the run decides, by the steps."""
         steps = self._schema.steps(measured.row, generation)
         grown, known = self._grown(measured.row, steps), measured.labels
-        return sum(known[name] + 8 if name in known else grown.get(name, steps) * _TOKEN + 64 for name in names)
+        total = sum(known[name] + 8 if name in known else grown.get(name, steps) * _TOKEN + 64 for name in names)
+        for each in filter(None, map(self._schema.input_steps.get, names)):  # a token may be a long piece of a prompt
+            if each.tensor in measured.row.tokens:
+                total += sum([len(text.encode()) for text in measured.row.tokens[each.tensor].texts])
+        return total
 
     def _axis_sizes(self, row: Row, steps: int) -> AxisSizes:
         sizes = {name: labels.size for name, labels in row.labels.items()}
@@ -245,7 +250,7 @@ class AnswerSizes:
         """Give the sizes of the label sets that grow with each generated token."""
         schema = self._schema
         sizes = {schema.steps_label: steps} if schema.steps_label else {}
-        return sizes | {name: row.sizes.get(prompt, 0) + steps for name, prompt in schema.input_steps.items()}
+        return sizes | {name: row.sizes.get(each.dimension, 0) + steps for name, each in schema.input_steps.items()}
 
     def _is_of_steps(self, output: model_pb2.OutputDescription) -> bool:
         schema = self._schema

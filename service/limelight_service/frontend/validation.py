@@ -1,9 +1,11 @@
 """Checks of a request that need no instance: counts, and options that do not go together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from limelight_bundle.errors import InputError, TooLargeError
+from limelight_bundle.rows import Labels
+from limelight_service.attention.members import check_to_come
 from limelight_service.attention.options import Options
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.errors import WrongModelError
@@ -24,18 +26,22 @@ def check_options(schema: ModelSchema, options: CallOptions, limit: int) -> Want
         generation = options.generation(schema.max_new_tokens)
     elif schema.generates:
         generation = replace(generation, max_new_tokens=schema.max_new_tokens)
+    if generation.continue_target and not schema.target_tensor:
+        raise InputError("generation.continue_target", f"is set; {schema.name} has no input that forces its output")
     plan = None if options.attention is None else schema.plan(options.attention)
     check_max_classes(options.max_classes)
     outputs = output_names(options.outputs, schema.outputs)
+    labels = schema.label_names(plan, options.label_sets)
     return Wanted(
         outputs=outputs,
         generation=generation,
         max_classes=options.max_classes,
         plan=plan,
         attention=Options() if plan is None else plan.options,
-        labels=schema.label_names(plan, options.label_sets),
+        labels=labels,
         limit=min(limit, options.limit or limit),
         kept_outputs=schema.kept_outputs(outputs),
+        tokens=frozenset(each.tensor for name, each in schema.input_steps.items() if name in labels and each.tensor),
     )
 
 
@@ -88,7 +94,8 @@ def check_by_rows(attention: Options) -> None:
 def check_by_tokens(schema: ModelSchema, attention: Options, plan: AttentionPlan) -> None:
     """Check that maps can be told one token at a time.
 
-    Raises: InputError for options that need more than one token, and for keys among tokens that are not there yet.
+    Raises: InputError for options that need more than one token, and for selected keys among tokens that are not there
+        yet.
     """
     _check_none_of(attention, "does not apply to the maps of one token; use Attend")
     for place, selection in enumerate(attention.selections):
@@ -100,9 +107,18 @@ def check_by_tokens(schema: ModelSchema, attention: Options, plan: AttentionPlan
             raise InputError(
                 each.keys.lists[0].field, f"do not apply to {each.description.name}, whose keys grow; use Attend"
             )
-    for name in schema.growing.intersection(plan.key_groups):
-        field = plan.key_groups[name].grouping.field
-        raise InputError(field, f"do not apply to {name}, which grow; use Attend")
+
+
+def check_groups_to_come(plan: AttentionPlan, labels: Mapping[str, Labels]) -> None:
+    """Check the groups of keys that grow with each generated token. labels: of all the keys that there may be.
+
+    Raises: InputError naming what a group lacks, or is not known yet.
+    """
+    for name in plan.key_groups.keys() & labels.keys():
+        groups = plan.key_groups[name]
+        for place, group in enumerate(groups.grouping.groups):
+            check_to_come(group, labels[name], (*groups.grouping.field, "groups", place))
+        groups.members(labels)
 
 
 def _check_none_of(attention: Options, message: str) -> None:

@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from limelight_bundle.descriptions import sequence_description
+from limelight_bundle.generation import read_steps, steps_to_come
+from limelight_bundle.rows import Labels
 from limelight_service.engine.engine import Engine
 from limelight_service.engine.jobs import AdmittedCall, Outcome
 from limelight_service.engine.map_stream import MapStream
@@ -73,8 +75,12 @@ class EngineHost:
                 row, outputs = request.rows[index], request.outputs
                 return make(index, row_result(answer, row, plan, outputs=outputs, growing=growing, left_out=told))
 
+            labels = request.rows[0].labels
+            if tells and plan is not None and plan.key_groups:
+                labels = {**labels, **_labels_to_come(model, request, told)}
+
             def tell(step: Step) -> Any:
-                return make(0, token_result(step, request.rows[0].labels, plan))
+                return make(0, token_result(step, labels, plan))
 
             query = model.seeded(hosted.query(request, plan))
             call = AdmittedCall(query, receive, finish, tell if tells else None, partial(self.store.end, hosted))
@@ -104,6 +110,14 @@ class EngineHost:
                     yield chunk
         finally:
             self.store.end(hosted)
+
+
+def _labels_to_come(model: Model, request: InferenceRequest, told: str) -> dict[str, Labels]:
+    """Label what grows with each token of a row, for as many steps as there may be. told: the output steps."""
+    found = {told: steps_to_come(told, request.steps)} if told else {}
+    for name, before in model.input_labels(request.rows[0]).items():
+        found[name] = read_steps(name, before, steps_to_come(before.inputs[-1], request.steps))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,8 @@ class GenerationSettings:
     beams: int = 4
     length_penalty: float = 1.0
     hypotheses: int = 1
+    continue_target: bool = False
+    top_logprobs: int = 0
 
     @property
     def draws(self) -> bool:
@@ -68,6 +70,8 @@ class InferenceRequest:
     outputs: names of the raw outputs that the answer is made of.
     attention: what to compute of the maps; None for a prediction alone.
     deadline: on the clock of `time.monotonic`; None for no limit.
+    tokens: tensors of ids whose labels (`Row.tokens`) the engine needs.
+    steps: the most of a row, where groups of keys may name some that are still to come.
     """
 
     model: str
@@ -78,6 +82,8 @@ class InferenceRequest:
     attention: Options | None = None
     generation: GenerationSettings = GenerationSettings()
     deadline: float | None = None
+    tokens: frozenset[str] = frozenset()
+    steps: int = 0
 
 
 class MapResult(Record, frozen=True):
@@ -105,14 +111,28 @@ class MapResult(Record, frozen=True):
     left_out: Array | None = None
 
 
+class TopTokens(Record, frozen=True):
+    """The most probable tokens of steps, `per_step` of each, best first. texts: as the vocabulary writes them."""
+
+    per_step: int
+    token_ids: tuple[int, ...]
+    texts: tuple[str, ...]
+    log_probabilities: tuple[float, ...]
+
+
 class Sequence(Record, frozen=True):
-    """Tokens that a generating model put out, the end token included where there is one."""
+    """Tokens that a generating model put out, the end token included where there is one.
+
+    forced: number of the first of them that were not chosen freely. top: of each step, where it is asked for.
+    """
 
     token_ids: tuple[int, ...]
     log_probabilities: tuple[float, ...]
     text: str
     finish_reason: FinishReason
     score: float = 0.0
+    forced: int = 0
+    top: TopTokens | None = None
 
 
 class SequenceResult(Record, frozen=True):
@@ -160,7 +180,9 @@ class GenerationBegun(Record, frozen=True, tag=1):
 
 
 class TokenResult(Record, frozen=True, tag=2):
-    """One generated token. text: as the vocabulary writes it. delta: what it adds to the text of the sequence."""
+    """One generated token. text: as the vocabulary writes it. delta: what it adds to the text of the sequence. forced:
+    it was not chosen freely. top: of its step, where it is asked for.
+    """
 
     index: int
     token_id: int
@@ -168,6 +190,8 @@ class TokenResult(Record, frozen=True, tag=2):
     delta: str
     log_probability: float
     maps: tuple[MapResult, ...] = ()
+    forced: bool = False
+    top: TopTokens | None = None
 
 
 class StreamedMap(Record, frozen=True):

@@ -46,6 +46,7 @@ class WireRow(Wire):
     tensors: dict[str, np.ndarray]
     sizes: dict[str, int]
     labels: list[Labels]
+    tokens: dict[str, Labels]
 
 
 class Submit(Wire, tag=0):
@@ -62,6 +63,7 @@ class Submit(Wire, tag=0):
     generation: bytes
     deadline: float | None
     chunk_bytes: int
+    steps: int
 
 
 class Taken(Wire, tag=1):
@@ -217,13 +219,14 @@ def submit(call: int, mode: int, request: InferenceRequest, chunk_bytes: int = 0
         mode,
         request.model,
         request.version,
-        [_wire_row(each, with_labels=request.attention is not None, by_columns=by_columns) for each in request.rows],
+        [_wire_row(each, request, by_columns=by_columns) for each in request.rows],
         list(request.seeds),
         list(request.outputs),
         attention,
         _generation(request.generation),
         request.deadline,
         chunk_bytes,
+        request.steps,
     )
 
 
@@ -238,6 +241,7 @@ def request_of(message: Submit) -> InferenceRequest:
         _options(message.attention) if message.attention else None,
         _settings(message.generation),
         message.deadline,
+        steps=message.steps,
     )
 
 
@@ -269,13 +273,16 @@ def _settings(data: bytes) -> GenerationSettings:
     return msgspec.msgpack.decode(data, type=GenerationSettings) if data else _NO_GENERATION
 
 
-def _wire_row(row: Row, *, with_labels: bool, by_columns: bool) -> WireRow:
-    """Of label sets an engine needs the sizes, and columns only where groups name entries by them."""
+def _wire_row(row: Row, request: InferenceRequest, *, by_columns: bool) -> WireRow:
+    """Of label sets an engine needs the sizes, and columns only where groups name entries by them, or of a prompt whose
+    tokens are among those of a set that grows.
+    """
     labels: list[Labels] = []
-    if with_labels:
+    if request.attention is not None:
         for each in row.labels.values():
             labels.append(_with_lists(each) if by_columns else Labels(each.name, each.kind, each.size))
-    return WireRow(dict(row.tensors), dict(row.sizes), labels)
+    tokens = {name: _with_lists(row.tokens[name]) for name in request.tokens if name in row.tokens}
+    return WireRow(dict(row.tensors), dict(row.sizes), labels, tokens)
 
 
 def _with_lists(labels: Labels) -> Labels:
@@ -289,4 +296,4 @@ def _with_lists(labels: Labels) -> Labels:
 
 
 def _row(row: WireRow) -> Row:
-    return Row(row.tensors, row.sizes, {each.name: each for each in row.labels})
+    return Row(row.tensors, row.sizes, {each.name: each for each in row.labels}, tokens=row.tokens)

@@ -41,6 +41,16 @@ def test_generate_prints_the_text_through_a_pipe(run: Run, server: Forwarder):
     assert run("generate", "echo", TEXT, "--target-text", "a dog")[1] == "a dog\n"
 
 
+def test_generate_goes_on_behind_a_target(run: Run, server: Forwarder):
+    arguments = ["--target-text", "a dog", "--continue", "--max-new-tokens", "2", "--top-logprobs", "2"]
+    assert run("generate", "echo", TEXT, *arguments)[1] == f"{put_out(server)[0]}\n"
+    assert put_out(server)[0].startswith("a dog ")
+    events = [json.loads(line) for line in run("generate", "echo", TEXT, *arguments, "--json")[1].splitlines()]
+    assert [each["forced"] for each in events[1:4]] == [True, True, False]
+    assert [len(each["top"]["texts"][0]) for each in events[1:4]] == [2] * 3
+    assert events[-1]["sequences"][0]["forced_tokens"] == 2
+
+
 def test_generate_json_is_one_event_a_line(run: Run):
     answer, output = echo(), run("generate", "echo", TEXT, "--json", "--map", "decoder.0.cross")[1]
     events = [json.loads(line) for line in output.splitlines()]

@@ -1,17 +1,20 @@
 """Imported models that generate as a client reads them: texts, and maps of prompts, sources and output tokens."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import limelight
-from limelight import Attention, Generation
+from limelight import Attention, Generation, Grouping, TextSpan
 from limelight_bundle.reader import read_bundle
 from limelight_export.importing.huggingface.importer import import_checkpoint
 from tests.importing.huggingface.checkpoints import write_json
@@ -56,6 +59,22 @@ def repository(library: tuple[Path, Any], pairs: Path, tmp_path_factory: pytest.
 def client(repository: Path) -> Iterator[limelight.Client]:
     with serving(repository) as running, limelight.Client(running.server.address) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def processes(repository: Path) -> Iterator[limelight.Client]:
+    """The same models behind frontends of their own."""
+    with serving(repository, frontends=1) as running, limelight.Client(running.server.address) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def changing(library: tuple[Path, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[limelight.Client]:
+    """The decoder with interventions."""
+    found = tmp_path_factory.mktemp("changing")
+    import_checkpoint(library[0], found, interventions=True)
+    with serving(found) as running, limelight.Client(running.server.address) as caller:
+        yield caller
 
 
 def expected(library: Any, prompt: list[int], output: list[int]) -> tuple[torch.Tensor, list[np.ndarray]]:
@@ -197,3 +216,207 @@ def test_an_encoder_decoder_attends_along_a_text_that_is_given(client: limelight
             np.testing.assert_allclose(answer[name.format(layer)].weights, weights[0].numpy(), atol=1e-5)
     one = client.attend("pairs", {"text": TEXT}, maps="encoder.1.self", heads=[2], queries=[4])
     np.testing.assert_allclose(one["encoder.1.self"].weights[0, 0], wanted.encoder_attentions[1][0, 2, 4], atol=1e-5)
+
+
+ACUTE = "\N{COMBINING ACUTE ACCENT}"
+SPANNED = f"the cat \N{DOG FACE}e{ACUTE} sat on"
+OF_STEPS = {"maps": "decoder.*", "generation": Generation(max_new_tokens=4)}
+
+
+def places_by_library(folder: Path) -> list[tuple[int, int]]:
+    """Where the tokens stand. Of a letter that is composed with a mark, the library tells the letter's place alone; the
+    last token of it has the mark.
+    """
+    offsets = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(SPANNED).offsets
+    mark, places = (
+        SPANNED.index(ACUTE),
+        [place for place, (_, end) in enumerate(offsets) if end == SPANNED.index(ACUTE)],
+    )
+    if not any(start == mark for start, _ in offsets):
+        offsets[places[-1]] = (offsets[places[-1]][0], mark + 1)
+    return offsets
+
+
+def in_groups(**groups: Any) -> Grouping:
+    return Grouping(groups=groups, label_set="input")
+
+
+def test_what_is_read_has_its_place_in_the_prompt_or_in_the_generated_text(
+    client: limelight.Client, processes: limelight.Client
+) -> None:
+    text = "the cat \N{DOG FACE} <s>"  # whose last letters are one token
+    answers = [each.attend("small", {"text": text}, **OF_STEPS) for each in (client, processes)]
+    assert answers[0].label_sets["input"] == answers[1].label_sets["input"]
+    read, (sequence,) = answers[0].label_sets["input"], answers[0].prediction.sequences
+    for place, (start, end) in enumerate(read.offsets):
+        source = {"text": text, "output": sequence.text}[read.origins[place]]
+        assert source[start:end].strip() == ("" if read.special[place] else read.labels[place].strip())
+    prompt = client.tokenize("small", text).tokens
+    count = len(prompt)
+    assert read.origins == ("text",) * count + ("output",) * (len(sequence.token_ids) - 1)
+    assert read.offsets[:count] == prompt.offsets
+    last = None
+    for event in client.generate("small", {"text": text}, max_new_tokens=4, attention=Attention(maps="decoder.0.self")):
+        last = event.maps[0].key if isinstance(event, limelight.GeneratedToken) else last
+    assert last is not None
+    assert (last.offsets, last.origins) == (read.offsets, read.origins)
+
+
+@settings(max_examples=15, deadline=None)
+@given(ends=st.lists(st.integers(0, len(SPANNED)), min_size=2, max_size=2, unique=True).map(sorted))
+def test_a_span_of_the_prompt_has_the_sum_of_the_tokens_that_it_covers(
+    client: limelight.Client, processes: limelight.Client, library: tuple[Path, Any], ends: list[int]
+) -> None:
+    offsets = places_by_library(library[0])
+    places = [place for place, (start, end) in enumerate(offsets) if start < ends[1] and ends[0] < end]
+    groups = in_groups(span=TextSpan(*ends), prompt="text", written="output")
+    whole = client.attend("small", {"text": SPANNED}, **OF_STEPS)
+    alone = processes.attend("small", {"text": SPANNED}, key_groups=groups, **OF_STEPS)
+    inputs = [{"text": each} for each in (TEXT, SPANNED)]
+    key_groups = in_groups(span=TextSpan(0, 1), prompt="text", written="output")
+    _, together = client.attend("small", inputs, key_groups=key_groups, **OF_STEPS)
+    tokens = [
+        {one.name: one.weights for one in each.maps}
+        for each in client.generate(
+            "small", {"text": SPANNED}, max_new_tokens=4, attention=Attention(maps="decoder.*", key_groups=groups)
+        )
+        if isinstance(each, limelight.GeneratedToken)
+    ]
+    for name in ("decoder.0.self", "decoder.1.self"):
+        weights, read = whole[name].weights, len(offsets)
+        wanted = [weights[:, :, each].sum(-1) for each in (places, range(1, read), range(read, weights.shape[2]))]
+        np.testing.assert_allclose(alone[name].weights, np.stack(wanted, -1), atol=1e-6)
+        np.testing.assert_allclose(together[name].weights[..., 1:], alone[name].weights[..., 1:], atol=1e-6)
+        for step, found in enumerate(tokens):
+            np.testing.assert_allclose(found[name][:, 0], alone[name].weights[:, step], atol=1e-6)
+
+
+def test_spans_of_the_generated_text_group_output_steps_and_what_is_read(client: limelight.Client) -> None:
+    asked = {"text": "the cat", "target": " sat on a mat"}
+    whole = client.attend("small", asked, maps="decoder.0.self")
+    key = whole["decoder.0.self"].key
+    (start,) = (place for place, label in enumerate(key.labels) if key.offsets[place] == (8, 9))
+    answer = client.attend(
+        "small",
+        asked,
+        maps="decoder.0.self",
+        key_groups=in_groups(a=TextSpan(8, 9, part="output")),
+        query_groups=Grouping(groups={"sentence": TextSpan(0, 4), "rest": TextSpan(5, 13)}, label_set="output"),
+    )
+    steps = whole["decoder.0.self"].query.offsets
+    for number, (begin, end) in enumerate(((0, 4), (5, 13))):
+        rows = [place for place, each in enumerate(steps) if each[0] < end and each[1] > begin]
+        wanted = whole["decoder.0.self"].weights[:, rows, start].mean(-1)
+        np.testing.assert_allclose(answer["decoder.0.self"].weights[:, number, 0], wanted, atol=1e-6)
+
+
+def test_keys_of_steps_are_changed_by_spans_of_the_prompt(client: limelight.Client, changing: limelight.Client) -> None:
+    names = ("decoder.0.self", "decoder.1.self")
+    by_span = [limelight.scale_keys(each, TextSpan(4, 7), 0.25) for each in names]
+    prompt = client.tokenize("small", SPANNED).tokens
+    places = [place for place, (start, end) in enumerate(prompt.offsets) if start < 7 and end > 4]
+    by_place = [limelight.scale_keys(each, places, 0.25) for each in names]
+    written = limelight.scale_keys(names[0], ["output"], 0.0)
+    asked = (by_span, by_place, [written])
+    found = [changing.attend("small", SPANNED, interventions=each, **OF_STEPS) for each in asked]
+    for name in names:
+        np.testing.assert_array_equal(found[0][name].weights, found[1][name].weights)
+    assert not found[2][names[0]].weights[:, :, len(prompt) :].any()
+    for keys, said in ((TextSpan(90, 91), "where none of"), (TextSpan(0, 1, part="output"), "is not known yet")):
+        with pytest.raises(limelight.InvalidArgument, match=said) as refused:
+            changing.predict("small", SPANNED, interventions=[limelight.scale_keys(names[0], keys)])
+        assert "instances[0].interventions[0].key_factor.keys.spans[0]" in str(refused.value)
+
+
+def test_tokens_are_those_of_the_library(client: limelight.Client, library: tuple[Path, Any], pairs: Path) -> None:
+    for name, folder in (("small", library[0]), ("pairs", pairs)):
+        wanted = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(SPANNED)
+        found = client.tokenize(name, SPANNED)
+        assert (len(found), found.truncated, found.tokens.ids.tolist()) == (len(wanted.ids), False, wanted.ids)
+        assert found.tokens.special.tolist() == list(map(bool, wanted.special_tokens_mask))
+        assert list(found.tokens.offsets) == places_by_library(folder)
+    with pytest.raises(limelight.InvalidArgument, match="shorten it or set truncate"):
+        client.tokenize("small", "the cat " * POSITIONS)
+    cut = client.tokenize("small", ["the cat", "the cat " * POSITIONS], truncate=True)
+    assert [each.truncated for each in cut] == [False, True]
+
+
+def test_a_decoder_goes_on_behind_a_target_as_transformers_does(
+    client: limelight.Client, library: tuple[Path, Any]
+) -> None:
+    folder, model = library
+    tokenizer, target = Tokenizer.from_file(str(folder / "tokenizer.json")), " sat on"
+    prompt, given = tokenizer.encode("a dog").ids, tokenizer.encode(target, add_special_tokens=False).ids
+    ends = json.loads((folder / "generation_config.json").read_text())["eos_token_id"]
+    wanted = model.generate(
+        torch.tensor([prompt + given]),
+        max_new_tokens=5,
+        do_sample=False,
+        eos_token_id=ends,
+        output_logits=True,
+        return_dict_in_generate=True,
+    )
+    tokens = wanted.sequences[0, len(prompt) :].tolist()
+    options = {"continue_target": True, "max_new_tokens": 5, "top_logprobs": 20}
+    inputs = [{"text": "the cat", "target": " sat"}, {"text": "a dog", "target": target}]
+    together = client.attend("small", inputs, generation=Generation(**options))[1]
+    (sequence,) = together.prediction.sequences
+    assert (list(sequence.token_ids), sequence.forced_tokens) == (tokens, len(given))
+    assert sequence.text == tokenizer.decode(tokens) and sequence.text.startswith(target)
+    scores, maps = expected(model, prompt, tokens)
+    of_steps = scores[len(prompt) - 1 : -1].log_softmax(-1)
+    np.testing.assert_allclose(sequence.log_probabilities, of_steps[range(len(tokens)), tokens], atol=1e-4)
+    most, ids = of_steps.topk(20)
+    assert sequence.top is not None
+    np.testing.assert_allclose(sequence.top.log_probabilities, most, atol=1e-4)
+    chosen = of_steps.gather(1, torch.tensor(sequence.top.token_ids, dtype=torch.int64))
+    np.testing.assert_allclose(chosen, most, atol=1e-4)
+    assert sequence.top.texts[0][0] == tokenizer.id_to_token(int(ids[0, 0]))
+    behind = torch.stack(wanted.logits)[:, 0].log_softmax(-1)
+    chosen = behind[range(len(behind)), tokens[len(given) :]]
+    np.testing.assert_allclose(sequence.log_probabilities[len(given) :], chosen, atol=1e-4)
+    for layer, weights in enumerate(maps):
+        np.testing.assert_allclose(
+            together[f"decoder.{layer}.self"].weights, weights[:, len(prompt) - 1 : -1, :-1], atol=1e-5
+        )
+    events = [*client.generate("small", inputs[1], **options)]
+    streamed = [each for each in events if isinstance(each, limelight.GeneratedToken)]
+    assert [each.id for each in streamed] == tokens
+    assert [each.forced for each in streamed] == [place < len(given) for place in range(len(tokens))]
+    for place, each in enumerate(streamed):
+        assert each.top is not None
+        np.testing.assert_array_equal(each.top.token_ids[0], sequence.top.token_ids[place])
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_an_encoder_decoder_goes_on_behind_a_target(
+    client: limelight.Client, pairs: Path, strategy: Literal["greedy", "beam", "sample"]
+) -> None:
+    tokenizer = Tokenizer.from_file(str(pairs / "tokenizer.json"))
+    model = AutoModelForSeq2SeqLM.from_pretrained(pairs, attn_implementation="eager").eval()
+    given = tokenizer.encode("a dog").ids
+    begin, asked = model.config.decoder_start_token_id, {"text": TEXT, "target": "a dog"}
+    options = Generation(
+        strategy=strategy, beams=3, hypotheses=3, continue_target=True, max_new_tokens=4, top_k=3, length_penalty=1.0
+    )
+    sequences = client.predict("pairs", asked, generation=options, seed=5 if strategy == "sample" else None).sequences
+    assert [list(each.token_ids[: len(given)]) for each in sequences] == [given] * len(sequences)
+    assert {each.forced_tokens for each in sequences} == {len(given)}
+    if strategy == "sample":
+        again = client.predict("pairs", asked, generation=options, seed=5).sequences
+        assert again == sequences
+        return
+    beams = {"num_beams": 3, "num_return_sequences": 3, "early_stopping": "never"} if strategy == "beam" else {}
+    wanted = model.generate(
+        torch.tensor([tokenizer.encode(TEXT).ids]),
+        decoder_input_ids=torch.tensor([[begin, *given]]),
+        max_new_tokens=4,
+        do_sample=False,
+        use_cache=False,
+        length_penalty=1.0,
+        **beams,
+    )
+    ends = model.config.eos_token_id
+    found = {tuple(each.token_ids) for each in sequences}
+    cut = {tuple(row[1 : row.index(ends, 1) + 1] if ends in row[1:] else row[1:]) for row in wanted.tolist()}
+    assert found == cut

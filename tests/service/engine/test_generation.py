@@ -26,6 +26,7 @@ CROSS, OWN = ("decoder.0.cross", WEIGHTS), ("decoder.0.self", WEIGHTS)
 LONGEST = bundles.MOST_NEW_TOKENS
 SPECIAL = {bundles.PAD, bundles.BEGIN, bundles.END}
 ids = st.lists(st.integers(1, bundles.VOCABULARY - 1), min_size=1, max_size=10)
+ranks = st.integers(1, 20)
 
 
 @pytest.fixture(scope="session")
@@ -151,6 +152,52 @@ def test_a_target_is_followed_with_its_own_attention(model: Model, folders: dict
     assert (sequence.token_ids, sequence.finish_reason) == (tuple(target), FinishReason.TARGET)
     assert_sequence(answers[0], source, sequence)
     assert answers[1].sequences[0].token_ids == bundles.echo_answer(np.array(source), LONGEST).token_ids
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    source=ids, target=st.lists(st.integers(4, bundles.VOCABULARY - 1), min_size=1, max_size=4), k=st.integers(1, 20)
+)
+def test_a_target_is_gone_on_from_in_company_as_numpy_does_alone(
+    model: Model, folders: dict[str, BundleFolder], source: list[int], target: list[int], k: int
+) -> None:
+    """Also where the target ends with the end token, which is left out."""
+    generation = GenerationSettings(continue_target=True, max_new_tokens=3, top_logprobs=k)
+    begun = bundles.row(folders["echo"], ids=source, target_ids=[*target, bundles.END])
+    rows = (*rows_of(folders, [5, 6, 7]), begun, bundles.row(folders["echo"], ids=source, target_ids=[bundles.END]))
+    free, answer, from_the_start = run_together(model, Query(rows, MAPS, generation=generation))
+    for each, forced in ((free, []), (answer, target), (from_the_start, [])):
+        (sequence,) = each.sequences
+        own = [5, 6, 7] if each is free else source
+        tokens = list(forced)
+        while len(tokens) < len(forced) + 3 and bundles.END not in tokens:
+            tokens.append(int(bundles.log_probabilities(np.array(own), tokens).argmax()))
+        if sequence.token_ids[-1] == bundles.END and bundles.END not in tokens:
+            tokens.append(bundles.END)
+        assert (list(sequence.token_ids), sequence.forced) == (tokens, len(forced))
+        assert_sequence(each, own, sequence)
+        assert sequence.top is not None and sequence.top.per_step == min(k, bundles.VOCABULARY)
+        tops = np.reshape(sequence.top.token_ids, (len(tokens), -1))
+        for place, found in enumerate(tops):
+            wanted = bundles.log_probabilities(np.array(own), tokens[:place])
+            np.testing.assert_allclose(wanted[found], np.sort(wanted)[::-1][: len(found)], atol=1e-4)
+        assert [bundles.WORDS[each] for each in sequence.top.token_ids] == list(sequence.top.texts)
+
+
+def test_a_stop_text_counts_where_it_ends_behind_the_target(model: Model, folders: dict[str, BundleFolder]) -> None:
+    source = next(
+        list(each)
+        for each in itertools.product(range(3, bundles.VOCABULARY), repeat=2)
+        if len(set(bundles.echo_answer(np.array(each), LONGEST).token_ids[:3]) - SPECIAL) == 3
+    )
+    expected = bundles.echo_answer(np.array(source), LONGEST).token_ids[:3]
+    words = [bundles.WORDS[each] for each in expected]
+    begun = bundles.row(folders["echo"], ids=source, target_ids=expected[:1])
+    for stop, text in ((words[0], None), (words[2], words[:2]), (f"{words[0]} {words[1]}", [])):
+        generation = GenerationSettings(continue_target=True, stop=(stop,), max_new_tokens=2)
+        (sequence,) = run_together(model, Query((begun,), generation=generation))[0].sequences
+        assert sequence.finish_reason is (FinishReason.LENGTH if text is None else FinishReason.STOP)
+        assert sequence.text.split() == (words if text is None else text)
 
 
 def test_a_stop_text_is_left_out(model: Model, folders: dict[str, BundleFolder]) -> None:

@@ -1,6 +1,7 @@
 """Searches on distributions that a reader checks by hand, and against exhaustive search."""
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -164,6 +165,30 @@ def test_tokens_in_front_of_a_target_are_the_most_probable() -> None:
     language = table(3)
     (found,) = play(ForcedSearch((2, 1), before=1), language)
     assert (found.token_ids(), found.finish) == ([int(np.argmax(language[()])), 2, 1], FinishReason.TARGET)
+
+
+@given(
+    st.integers(0, 200), penalties, end_tokens, st.lists(st.integers(0, 3), min_size=1, max_size=2), st.integers(1, 4)
+)
+def test_a_search_behind_a_target_is_that_of_a_language_that_begins_there(
+    seed: int, penalty: float, ends: frozenset[int], target: list[int], beams: int
+) -> None:
+    language, settings = table(seed), GenerationSettings(Strategy.BEAM, beams=beams, length_penalty=penalty)
+    begun = {prefix: language[(*target, *prefix)] for prefix in language if len(prefix) + len(target) <= 4}
+    for make, limit in ((lambda most: BeamSearch(settings, Ending(ends, most)), 2), (one_by_one(ends), 2)):
+        (found,) = play(ForcedSearch(tuple(target), behind=make(limit + len(target))), language)
+        (wanted,) = play(make(limit), begun)
+        assert (found.token_ids(), found.finish) == ([*target, *wanted.token_ids()], wanted.finish)
+    search = ForcedSearch(tuple(target), behind=BeamSearch(settings, Ending(ends, limit + len(target))))
+    (best,) = play(search, language)
+    forced = sum(language[tuple(target[:place])][token] for place, token in enumerate(target))
+    chosen = best.length - len(target)
+    assert search.score(best) == pytest.approx((best.total - forced) / max(chosen, 1) ** penalty)
+
+
+def one_by_one(ends: frozenset[int]) -> Callable[[int], Search]:
+    """Make a search that takes the most probable token, up to a limit."""
+    return lambda most: SingleSearch(greedy, Ending(ends, most))
 
 
 def kept(settings: GenerationSettings, *values: float) -> list[int]:

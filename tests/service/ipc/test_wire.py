@@ -115,6 +115,13 @@ maps = of(
     key_index=maybe,
     left_out=maybe,
 )
+tops = st.none() | of(
+    boundary.TopTokens,
+    per_step=counts,
+    token_ids=several(numbers),
+    texts=several(words),
+    log_probabilities=several(floats),
+)
 sequences = of(
     boundary.Sequence,
     token_ids=several(numbers),
@@ -122,6 +129,8 @@ sequences = of(
     text=words,
     finish_reason=st.sampled_from(FinishReason),
     score=floats,
+    forced=counts,
+    top=tops,
 )
 results = of(
     RowResult,
@@ -146,6 +155,8 @@ tokens = of(
     delta=words,
     log_probability=floats,
     maps=several(maps, 2),
+    forced=st.booleans(),
+    top=tops,
 )
 streams = of(StreamBegun, result=results, maps=several(of(StreamedMap, queries=arrays, keys=counts)))
 chunks = of(
@@ -203,6 +214,8 @@ generations = of(
     beams=st.integers(1, 16),
     length_penalty=floats,
     hypotheses=st.integers(1, 4),
+    continue_target=st.booleans(),
+    top_logprobs=st.integers(0, 20),
 )
 rows = of(
     Row,
@@ -210,6 +223,7 @@ rows = of(
     sizes=st.dictionaries(words, counts, max_size=2),
     labels=several(prepared_labels).map(lambda sets: {each.name: each for each in sets}),
     truncated=st.booleans(),
+    tokens=st.dictionaries(words, prepared_labels, max_size=2),
 )
 requests = of(
     InferenceRequest,
@@ -221,6 +235,8 @@ requests = of(
     attention=st.none() | options,
     generation=st.just(GenerationSettings()) | generations,
     deadline=st.none() | floats,
+    tokens=st.frozensets(words, max_size=3),
+    steps=counts,
 )
 served = of(
     ServedModel,
@@ -286,18 +302,22 @@ def test_announcements_of_models_arrive(model: ServedModel) -> None:
 def test_requests_arrive_with_what_an_engine_needs_of_label_sets(request: InferenceRequest) -> None:
     message = unpacked(wire.pack(wire.submit(7, 1, request, 99)), wire.ToEngine)
     assert (message.call, message.mode, message.chunk_bytes) == (7, 1, 99)
-    expected = replace(request, rows=tuple(_for_engine(row, request.attention) for row in request.rows))
+    rows = tuple(_for_engine(row, request) for row in request.rows)
+    expected = replace(request, rows=rows, tokens=frozenset())
     assert_same(wire.request_of(message), expected)
 
 
-def _for_engine(row: Row, attention: Options | None) -> Row:
-    """No labels without attention; columns only where groups name entries by them."""
+def _for_engine(row: Row, request: InferenceRequest) -> Row:
+    """No labels without attention, and columns only where groups name entries by them; the tokens that are named."""
+    attention = request.attention
+    tokens = {name: row.tokens[name] for name in request.tokens if name in row.tokens}
     if attention is None:
-        return Row(row.tensors, row.sizes)
+        return Row(row.tensors, row.sizes, tokens=tokens)
     named = [group for each in (*attention.query_groups, *attention.key_groups) for group in each.groups]
     if any(each.spans or each.inputs for each in named):
-        return replace(row, truncated=False)
-    return Row(row.tensors, row.sizes, {name: Labels(name, each.kind, each.size) for name, each in row.labels.items()})
+        return replace(row, truncated=False, tokens=tokens)
+    sizes = {name: Labels(name, each.kind, each.size) for name, each in row.labels.items()}
+    return Row(row.tensors, row.sizes, sizes, tokens=tokens)
 
 
 LARGE = RowResult(

@@ -144,6 +144,15 @@ def test_generation_follows_its_options_and_its_seed(running: Running) -> None:
         assert drawn[name][row, 0, : len(sequence.token_ids)].tolist() == list(sequence.token_ids)
 
 
+def test_generation_goes_on_behind_a_target(running: Running) -> None:
+    ids = np.array([[5, 6]])
+    for more, wanted in (({}, 2), ({"continueTarget": True, "maxNewTokens": 3}, 5)):
+        parameters = {"limelight_generation": json.dumps(more)}
+        found = infer(running.channel, "echo", {"text": texts("the cat"), "target_ids": ids}, parameters=parameters)
+        tokens = next(found[name] for name in found if name.endswith(".token_ids"))[0, 0].tolist()
+        assert tokens[:2] == [5, 6] and 2 <= len(tokens) <= wanted and (len(tokens) > 2) is bool(more)
+
+
 def test_an_answer_says_what_made_it(running: Running) -> None:
     request = infer_request("tiny", {"text": texts("the cat")}, "logits", id="mine", model_version="1")
     response = unary(running.channel, "ModelInfer", request, pb.ModelInferResponse)

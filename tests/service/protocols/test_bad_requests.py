@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight_bundle.wire import instance_to_wire, to_tensor
 from tests.kit import bundles
-from tests.kit.serving import Refusal, Running, attend, generate, predict, refusal, text
+from tests.kit.serving import Refusal, Running, attend, generate, predict, refusal, text, tokenize
 from tests.service.doors import DOORS, ask
 
 Value = values_pb2.Value
@@ -111,6 +111,7 @@ SHAPE, DATA, TYPE, PIXELS = f"{IDS}.tensor.shape", f"{IDS}.tensor.data", f"{IDS}
 GROUPS, SELECTION = "attention.key_groups[0].groups", "attention.selections[0]"
 SCORES, ONES = attention_pb2.QUANTITY_SCORES, to_tensor(np.ones(2, np.float32))
 ONE, ALL = {"indices": [0]}, "echo, noisy, paper, picture, tiny, web"
+BEGUN = instance(text=Value(text="the cat"), target_ids=Value(tensor=to_tensor(np.array([5, 6]))))
 LONG, NAN = text(" ".join(["the cat"] * 16)), float("nan")
 NO_VERSION = service_pb2.PredictRequest(model=values_pb2.Model(name="tiny", version=9), instances=[GOOD])
 CASES = [
@@ -155,6 +156,16 @@ CASES = [
     bad(predict("tiny", ids(4, -1)), DATA, "-1", code=RANGE),
     bad(predict("picture", pixels(NAN)), f"instances[0].{PIXELS}.tensor.data", "NaN"),
     bad(predict("picture", pixels(float("inf"))), f"instances[0].{PIXELS}.tensor.data"),
+    # Tokens.
+    bad(tokenize("nothing", GOOD), "", "nothing", ALL, code=MISSING),
+    bad(tokenize("picture", image(png(4, 4))), "", "picture reads no text", code=PRECONDITION),
+    bad(tokenize("tiny"), "instances", "at least one"),
+    bad(tokenize("tiny", *[GOOD] * 65), "instances", "65", "64", code=EXHAUSTED),
+    bad(tokenize("tiny", GOOD, instance()), "instances[1].inputs", "no text", "'text'"),
+    bad(tokenize("tiny", instance(txt=Value(text="a"))), 'instances[0].inputs["txt"]', "'text'"),
+    bad(tokenize("tiny", text(" ".join(["cat"] * 33))), TEXT, "32", "truncate"),
+    bad(tokenize("tiny", text("cat " * 126), truncate=True), TEXT, "500"),
+    bad(tokenize("tiny", ids(4, 14)), DATA, "14", "13", code=RANGE),
     # Selections of maps and what is made of them.
     bad(attend("tiny", GOOD, selections=[{"names": ["dec*"]}]), f"{SELECTION}.names[0]", "encoder.0.self"),
     bad(attend("tiny", GOOD, selections=[{"names": ["*" * 257]}]), f"{SELECTION}.names[0]", "257", "256"),
@@ -223,7 +234,9 @@ CASES = [
             beams(query_groups=[{"groups": [group], "label_set": "output"}]), f"attention.query_groups[0].{field}", says
         )
         for group, field, says in (
-            ({"spans": [{"end": 1}]}, "groups[0].spans[0]", "indices or ranges"),
+            ({"spans": [{"start": 900, "end": 901}]}, "groups[0].spans[0]", "where none of"),
+            ({"spans": [{"end": 1, "part": "text"}]}, "groups[0].spans[0].part", "come from output"),
+            ({"inputs": ["text"]}, "groups[0].inputs[0]", "come from output"),
             ({"indices": [99]}, "groups[0].indices[0]", "99"),
         )
     ),
@@ -256,8 +269,17 @@ CASES = [
             ("hypotheses", 5),
             ("length_penalty", NAN),
             ("length_penalty", 10.000001, "is 10.000001; it may be from 0 to 10"),
+            ("top_logprobs", -1, "from 0 (for none) to 20"),
+            ("top_logprobs", 21, "is 21"),
         )
     ),
+    bad(
+        predict("echo", BEGUN, GOOD, generation={"continue_target": True}),
+        'instances[1].inputs["target"]',
+        "is missing; continue_target",
+    ),
+    bad(generate("echo", GOOD, generation={"continue_target": True}), 'instance.inputs["target"]', "is missing"),
+    bad(predict("noisy", GOOD, generation={"continue_target": True}), "", "does not generate", code=PRECONDITION),
     bad(drawn(beams=2, hypotheses=3), "generation.hypotheses"),
     bad(drawn(stop=["a", ""]), "generation.stop[1]"),
     bad(drawn(stop=["a" * 257]), "generation.stop[0]"),
@@ -267,7 +289,15 @@ CASES = [
     bad(generate("echo", GOOD, generation={"beams": 17}), "generation.beams"),
     bad(generated(selections=[{"queries": [0]}]), f"{SELECTION}.queries"),
     bad(generated(selections=[{"names": ["decoder.0.self"], "keys": [0]}]), f"{SELECTION}.keys"),
-    bad(generated(key_groups=[{"groups": [ONE], "label_set": "input"}]), "attention.key_groups[0]"),
+    *(
+        bad(generated(key_groups=[{"groups": [ONE, group], "label_set": "input"}]), f"{GROUPS}[1].{field}", says)
+        for group, field, says in (
+            ({"indices": [-1]}, "indices[0]", "counted from the first"),
+            ({"ranges": [{"start": 1}]}, "ranges[0]", "counted from the first, and there may be 14"),
+            ({"spans": [{"end": 2}]}, "spans[0]", "generated text, which is not known yet"),
+            ({"inputs": ["text"]}, "inputs[0]", "come from output"),
+        )
+    ),
     bad(streamed(selections=[{"queries": [9]}]), f"{SELECTION}.queries[0]"),
     bad(streamed(max_response_bytes=40), "instances", "40", code=EXHAUSTED),
     *(

@@ -38,6 +38,7 @@ _SUMMARIES = {
     "Attend": "As predict, with attention weights.",
     "AttendStream": "As attend, for whole maps of long inputs: each map arrives in chunks.",
     "Generate": "Generates a sequence, one token an event.",
+    "Tokenize": "Cuts texts into the tokens that the model reads.",
     "ServerMetadata": "Names the server.",
     "ServerLive": "Tells that the server runs.",
     "ServerReady": "Tells by the status whether the server can answer.",

@@ -75,8 +75,22 @@ def sequence_json(sequence: boundary.Sequence) -> dict[str, Any]:
             "logProbabilities": singles(sequence.log_probabilities),
             "score": singles([sequence.score])[0],
             "finishReason": _FINISH[sequence.finish_reason],
+            "forcedTokens": sequence.forced,
+            "top": top_json(sequence.top),
         }
     )
+
+
+def top_json(top: boundary.TopTokens | None) -> dict[str, Any]:
+    """Write the most probable tokens of steps; empty where they are not asked for."""
+    if top is None:
+        return {}
+    return {
+        "tokensPerStep": top.per_step,
+        "tokenIds": top.token_ids,
+        "texts": top.texts,
+        "logProbabilities": singles(top.log_probabilities),
+    }
 
 
 def _span(span: Any, probability: float) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from limelight_service.codecs.json.writing import (
     MapStreamEvents,
     described_json,
     label_set,
+    tokenized,
     written,
 )
 from limelight_service.codecs.listing import Listing
@@ -90,6 +91,7 @@ class JsonService:
                 UnaryHttp("POST", f"{path}:attend", SERVICE, "Attend", error_body, handle=self.attend),
                 _events(f"{path}:attendStream", "AttendStream", self.attend_stream),
                 _events(f"{path}:generate", "Generate", self.generate),
+                UnaryHttp("POST", f"{path}:tokenize", SERVICE, "Tokenize", error_body, handle=self.tokenize),
                 UnaryHttp("GET", path, SERVICE, "GetModel", error_body, handle=self.describe),
             ]
         return found
@@ -141,6 +143,11 @@ class JsonService:
         async with aclosing(generation(self._core, asked, call, GenerationEvents)) as events:
             async for data in events:
                 yield data
+
+    async def tokenize(self, request: HttpRequest, call: Call) -> HttpResponse:
+        """Cut texts into tokens."""
+        asked = await self._asked(pb.TokenizeRequest, request, call, as_bytes=False)
+        return self._page(Body(tokenized(await self._core.tokenize(asked, call))), request, call)
 
     async def _answered(
         self, kind: type[Message], encoders: Encoders, request: HttpRequest, call: Call

@@ -23,8 +23,15 @@ from limelight_service.attention.options import HeadReduction
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.codecs.answers import MapHead, StreamSums, check_size, described_maps, map_head, streamed_head
 from limelight_service.codecs.json.numbers import json_of
-from limelight_service.codecs.json.results import kept, result_json, sequence_json, singles
-from limelight_service.frontend.calls import AnswerEncoder, CheckedCall, Inference, Prediction, PreparedInstance
+from limelight_service.codecs.json.results import kept, result_json, sequence_json, singles, top_json
+from limelight_service.frontend.calls import (
+    AnswerEncoder,
+    CheckedCall,
+    Inference,
+    Prediction,
+    PreparedInstance,
+    Tokenized,
+)
 from limelight_service.ipc.boundary import ChunkResult, GenerationBegun, MapResult, StreamBegun, TokenResult
 
 _TYPES = {dtype: values_pb2.DataType.Name(number) for number, dtype in DTYPES.items()}
@@ -177,6 +184,14 @@ PREDICT = _encoders("predictions", _predicted)
 ATTEND = _encoders("results", JsonWriter.attended)
 
 
+def tokenized(results: Iterable[Tokenized]) -> bytes:
+    """Write a `TokenizeResponse`."""
+    found = [
+        kept({"labelSets": list(map(orjson.Fragment, each.labels)), "truncated": each.truncated}) for each in results
+    ]
+    return written({"results": found})
+
+
 class MapStreamEvents:
     """The events of AttendStream for one instance, a `MapStream`. place: of the instance."""
 
@@ -250,6 +265,8 @@ class GenerationEvents:
             "logProbability": singles([token.log_probability])[0],
             **JsonWriter().maps(token.maps, self._checked.plan),
             "delta": token.delta,
+            "forced": token.forced,
+            "top": top_json(token.top),
         }
         return event("token", kept(small))
 

@@ -162,6 +162,8 @@ def infer_call(asked: InferRequest, model: Model, catalogue: OutputCatalogue) ->
     paths, of_call = OptionPaths(), asked.of_call
     wanted = _wanted(asked.outputs, catalogue)
     generation = of_call.message("limelight_generation", service_pb2.GenerationOptions)
+    if generation is not None and generation.top_logprobs:
+        raise InputError(of_call.path("limelight_generation"), "has top_logprobs, which no output here has a place for")
     seed = of_call.integer("limelight_seed", 0) if "limelight_seed" in of_call else None
     if seed is not None and not 0 <= seed < 2**64:
         raise InputError(of_call.path("limelight_seed"), f"is {seed}; it is from 0 to 2**64 - 1")

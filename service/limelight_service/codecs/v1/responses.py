@@ -11,8 +11,15 @@ from limelight_service.attention.plan import AttentionPlan
 from limelight_service.codecs.answers import StreamSums, check_size, described_maps, streamed_head
 from limelight_service.codecs.framing import Frame
 from limelight_service.codecs.v1.maps import frame_map, map_header, put_arrays
-from limelight_service.codecs.v1.results import fill_result, sequence_message
-from limelight_service.frontend.calls import AnswerEncoder, CheckedCall, Inference, Prediction, PreparedInstance
+from limelight_service.codecs.v1.results import fill_result, sequence_message, top_tokens
+from limelight_service.frontend.calls import (
+    AnswerEncoder,
+    CheckedCall,
+    Inference,
+    Prediction,
+    PreparedInstance,
+    Tokenized,
+)
 from limelight_service.ipc.boundary import (
     ChunkResult,
     GenerationBegun,
@@ -64,6 +71,17 @@ def _whole(inference: Inference) -> bytes:
 
 PREDICT = AnswerEncoder(_whole, _predicted)
 ATTEND = AnswerEncoder(_whole, _attended)
+
+
+def tokenized(results: Iterable[Tokenized]) -> bytes:
+    """Serialize a `TokenizeResponse`."""
+    whole = Frame()
+    for each in results:
+        frame = Frame(pb.Tokenized(truncated=each.truncated).SerializeToString())
+        for labels in each.labels:
+            frame.put(pb.Tokenized.LABEL_SETS_FIELD_NUMBER, labels)
+        whole.put(pb.TokenizeResponse.RESULTS_FIELD_NUMBER, frame)
+    return whole.joined()
 
 
 class MapStreamMessages:
@@ -147,6 +165,8 @@ class GenerationMessages:
             text=token.text,
             log_probability=token.log_probability,
             delta=token.delta,
+            forced=token.forced,
+            top=top_tokens(token.top),
         )
         frame = Frame(small.SerializeToString())
         _put_maps(frame, pb.GeneratedToken.MAPS_FIELD_NUMBER, token.maps, self._checked.plan)

@@ -3,7 +3,7 @@
 from limelight.v1 import service_pb2
 from limelight_bundle.wire import to_tensor
 from limelight_service.frontend.results import Boxes, Classes, Embedding, Numbers, Sequences, Spans, Tags, TypedResult
-from limelight_service.ipc.boundary import FinishReason, Sequence
+from limelight_service.ipc.boundary import FinishReason, Sequence, TopTokens
 
 _FINISH = {
     FinishReason.END: service_pb2.FINISH_REASON_END,
@@ -78,4 +78,18 @@ def sequence_message(sequence: Sequence) -> service_pb2.Sequence:
         log_probabilities=sequence.log_probabilities,
         score=sequence.score,
         finish_reason=_FINISH[sequence.finish_reason],
+        forced_tokens=sequence.forced,
+        top=top_tokens(sequence.top),
+    )
+
+
+def top_tokens(top: TopTokens | None) -> service_pb2.TopTokens | None:
+    """Make the message of the most probable tokens of steps."""
+    if top is None:
+        return None
+    return service_pb2.TopTokens(
+        tokens_per_step=top.per_step,
+        token_ids=top.token_ids,
+        texts=top.texts,
+        log_probabilities=top.log_probabilities,
     )

@@ -25,6 +25,7 @@ from limelight_service.codecs.v1.responses import (
     GenerationMessages,
     MapStreamMessages,
     label_set,
+    tokenized,
 )
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest
@@ -58,6 +59,7 @@ class AttentionService:
             UnaryMethod("Attend", pb.AttendRequest, self.attend),
             StreamMethod("AttendStream", pb.AttendStreamRequest, self.attend_stream),
             StreamMethod("Generate", pb.GenerateRequest, self.generate),
+            UnaryMethod("Tokenize", pb.TokenizeRequest, self.tokenize),
             UnaryMethod("ListModels", pb.ListModelsRequest, self.list_models),
             UnaryMethod("GetModel", pb.GetModelRequest, self.get_model),
         )
@@ -87,6 +89,15 @@ class AttentionService:
         async with aclosing(generation(self._core, request, call, GenerationMessages)) as parts:
             async for data in parts:
                 yield data
+
+    async def tokenize(self, message: service_pb2.TokenizeRequest, call: Call) -> bytes:
+        """Cut texts into tokens."""
+        instances, options = MessageInstances(message.instances), self._kept(truncate=message.truncate)
+        name, version = message.model.name, message.model.version
+        request = CallRequest(name, version, instances, self._encode_labels, options)
+        data = tokenized(await self._core.tokenize(request, call))
+        self._core.hold_answer(len(data), call)
+        return data
 
     async def list_models(self, message: service_pb2.ListModelsRequest, call: Call) -> bytes:
         """List every version that the caller may know of."""

@@ -206,6 +206,8 @@ def _grouped(part: Part, plan: AttentionPlan, labels: Mapping[str, Labels], made
         return part
     of_queries, query_reduction = _places(queries, part.queries, labels)
     of_keys, key_reduction = _places(keys, part.keys, labels)
+    if of_keys is not None and part.keys is None:  # of steps, some may not be there yet
+        of_keys = [each[: np.searchsorted(each, part.key_count)] for each in of_keys]
     normalised = part.normalised
     if keys is not None:
         partition = part.keys is None and keys.members(labels).is_partition

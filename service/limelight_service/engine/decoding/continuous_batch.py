@@ -70,6 +70,11 @@ class GeneratingRow:
         return RowAtStep(self.job.row, self.steps, self.slots, self.prefilled.entries + self.steps + 1)
 
     @property
+    def forced(self) -> int:
+        """Number of its first tokens that are not chosen freely."""
+        return self.search.forced if isinstance(self.search, ForcedSearch) else 0
+
+    @property
     def job(self) -> Job:
         """The row as it was admitted."""
         return self.prefilled.job
@@ -210,6 +215,9 @@ class DecodeBatch:
 
     def _choose(self, row: GeneratingRow, log_probabilities: Floats) -> list[Event]:
         step, decoder = row.steps, self._decoder
+        settings = row.job.call.query.generation
+        if settings.top_logprobs:
+            row.trace.add_likeliest(log_probabilities, settings.top_logprobs)
         move = row.search.advance(row.live, log_probabilities)
         row.steps += 1
         row.live = move.live
@@ -223,7 +231,9 @@ class DecodeBatch:
             maps = row.trace.step_maps(step, newest.place)
             delta = row.text.add(newest.token, last=_is_last(row.search, newest))
             text = decoder.detokenizer.token(newest.token)
-            events.append(Step(step, newest.token, text, delta, newest.log_probability, maps))
+            top = decoder.detokenizer.top(row.trace.likeliest_at(step, newest.place))
+            forced = step < row.forced
+            events.append(Step(step, newest.token, text, delta, newest.log_probability, maps, forced, top))
         if not row.live:
             events.append(self._answer(row))
         return events
@@ -286,8 +296,18 @@ class DecodeBatch:
         job, decoder, prefilled = row.job, self._decoder, row.prefilled
         query = job.call.query
         best = row.search.best(row.ended)
-        stop = query.generation.stop
-        sequences = tuple(decoder.detokenizer.sequence(each, row.search.score(each), stop) for each in best)
+        stop, continued, detokenizer = query.generation.stop, decoder.continued(job), decoder.detokenizer
+        sequences = tuple(
+            detokenizer.sequence(
+                each,
+                row.search.score(each),
+                stop=stop,
+                target=continued,
+                forced=row.forced,
+                top=detokenizer.top(row.trace.likeliest_of(each)),
+            )
+            for each in best
+        )
         decided = [
             SequenceMaps(row.trace.sequence_maps(each), decoder.detokenizer.labels(job.row, sequence))
             for each, sequence in zip(best[: query.sequences], sequences, strict=False)
@@ -492,6 +512,8 @@ def _is_last(search: Search, hypothesis: Hypothesis) -> bool:
     """Tell whether no text follows the hypothesis's newest token; one with a stop text is cut before it."""
     if hypothesis.finish is not None:
         return hypothesis.finish is not FinishReason.STOP
+    if isinstance(search, ForcedSearch) and search.behind is not None:
+        search = search.behind
     return isinstance(search, SingleSearch) and hypothesis.length >= search.ending.limit
 
 

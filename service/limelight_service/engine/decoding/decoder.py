@@ -136,7 +136,7 @@ class Decoder:
 
     def samples(self, row: Row, settings: GenerationSettings) -> bool:
         """Tell whether tokens are drawn at random: a forced target leaves nothing to draw."""
-        return settings.draws and self.generation.target_tensor not in row.tensors
+        return settings.draws and (settings.continue_target or self.generation.target_tensor not in row.tensors)
 
     def prefill(self, jobs: Sequence[Job], *, wide: bool = False) -> tuple[dict[str, Array], list[Prefilled]]:
         """Run the encoder and the prefill graph for rows of one group, all at once.
@@ -177,21 +177,33 @@ class Decoder:
         ]
 
     def search(self, job: Job) -> Search:
-        """Make the search that a row's query asks for; a target comes before any strategy."""
-        settings = job.call.query.generation
+        """Make the search that a row's query asks for; a target comes before a strategy, which may go on behind it."""
+        settings, before = job.call.query.generation, self.generation.steps_before_target
         target = job.row.tensors.get(self.generation.target_tensor)
-        if target is not None:
-            before = self.generation.steps_before_target
+        if target is not None and not settings.continue_target:
             return ForcedSearch((*target.tolist(), *([self.generation.end_token] if before else ())), before)
+        continued = self.continued(job)
+        forced = before + len(continued) if continued else 0
         most = self.generation.max_new_tokens
-        limit = min(settings.max_new_tokens or most, most)
-        ending = Ending(end_tokens(self.generation), limit, self.detokenizer.stopped(settings.stop))
+        limit = min(forced + (settings.max_new_tokens or most), most)
+        ending = Ending(end_tokens(self.generation), limit, self.detokenizer.stopped(settings.stop, continued))
+        found: Search
         if settings.strategy is Strategy.BEAM:
-            return BeamSearch(settings, ending)
-        if settings.draws:
+            found = BeamSearch(settings, ending)
+        elif settings.draws:
             assert job.seed is not None
-            return SingleSearch(sampler(settings, job.seed), ending)
-        return SingleSearch(greedy, ending)
+            found = SingleSearch(sampler(settings, job.seed), ending)
+        else:
+            found = SingleSearch(greedy, ending)
+        return ForcedSearch(continued, before, found) if continued else found
+
+    def continued(self, job: Job) -> tuple[int, ...]:
+        """Give the tokens of the target that a row goes on behind, without its end token; none where it does not."""
+        target = job.row.tensors.get(self.generation.target_tensor, _NOTHING).tolist()
+        ends = end_tokens(self.generation)
+        while target and target[-1] in ends:
+            target.pop()
+        return tuple(target) if job.call.query.generation.continue_target else ()
 
     def _read_prompts(
         self, prefill: Session, jobs: Sequence[Job], asked: GraphMapRequests, *, wide: bool

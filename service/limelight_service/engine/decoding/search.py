@@ -128,36 +128,46 @@ class SingleSearch:
 
 @dataclass(frozen=True)
 class ForcedSearch:
-    """The tokens of a target, whatever the scores say.
+    """The tokens of a target, whatever the scores say, and then those of another search.
 
     Attributes:
         before: steps in front of the target, whose tokens are the most probable ones.
+        behind: chooses behind the target; None where the sequence ends with it.
     """
 
     target: tuple[int, ...]
     before: int = 0
+    behind: Search | None = None
+
+    @property
+    def forced(self) -> int:
+        """Number of tokens that are not chosen freely."""
+        return self.before + len(self.target)
 
     def advance(self, live: Sequence[Hypothesis], log_probabilities: Floats) -> Move:
-        """Take the target's next token, or the most probable one in front of it."""
+        """Take the target's next token, or the most probable one in front of it; behind it, let the search choose."""
+        if self.behind is not None and live[0].length >= self.forced:
+            return self.behind.advance(live, log_probabilities)
         (hypothesis,), (row,) = live, log_probabilities
         place = hypothesis.length - self.before
         token = int(row.argmax()) if place < 0 else self.target[place]
         hypothesis = hypothesis.then(token, float(row[token]))
-        if place + 1 == len(self.target):
+        if place + 1 == len(self.target) and self.behind is None:
             return Move((), (replace(hypothesis, finish=FinishReason.TARGET),))
         return Move((hypothesis,))
 
     def best(self, ended: Sequence[Hypothesis]) -> list[Hypothesis]:
-        """Give the one sequence."""
-        return list(ended)
+        """Give the one sequence, or those of the search."""
+        return list(ended) if self.behind is None else self.behind.best(ended)
 
     def score(self, hypothesis: Hypothesis) -> float:
-        """Nothing is ordered."""
-        return 0.0
+        """Give the score of the search; else nothing is ordered."""
+        return 0.0 if self.behind is None else self.behind.score(hypothesis)
 
 
 class BeamSearch:
-    """The `beams` most probable sequences at each step; those that end are ordered by total / length ** length_penalty.
+    """The `beams` most probable sequences at each step; those that end are ordered by total / length ** length_penalty,
+    both of what it has chosen: of tokens that were forced before, nothing counts.
 
     It goes on until `beams` have ended and no live one can still beat the worst of them.
     """
@@ -168,10 +178,12 @@ class BeamSearch:
         self._hypotheses = settings.hypotheses
         self._ending = ending
         self._ended: list[float] = []
+        self._began: Hypothesis | None = None
 
     def advance(self, live: Sequence[Hypothesis], log_probabilities: Floats) -> Move:
         """Choose the best continuations of all live hypotheses together."""
-        if live[0].length == self._ending.limit:
+        self._began = self._began or live[0]
+        if live[0].length >= self._ending.limit:
             best = zip(live, log_probabilities, log_probabilities.argmax(axis=1), strict=True)
             longer = [each.then(int(token), float(row[token]), place) for place, (each, row, token) in enumerate(best)]
             return Move((), tuple(map(self._ending.apply, longer)))
@@ -203,7 +215,7 @@ class BeamSearch:
         most = enough if self._ending.stopped is None else _MOST_STOPPED * enough
         found = 0
         for count in sorted({min(2 * self._beams, most), enough, most}):
-            yield from _largest(totals, count)[found:].tolist()
+            yield from largest(totals, count)[found:].tolist()
             found = count
 
     def best(self, ended: Sequence[Hypothesis]) -> list[Hypothesis]:
@@ -212,14 +224,21 @@ class BeamSearch:
 
     def score(self, hypothesis: Hypothesis) -> float:
         """Give total log-probability / length ** length_penalty."""
-        return hypothesis.total / float(max(hypothesis.length, 1) ** self._penalty)
+        total, length = self._chosen(hypothesis)
+        return total / float(max(length, 1) ** self._penalty)
 
     def _bound(self, hypothesis: Hypothesis) -> float:
         """Give the best score that a continuation can reach: no token adds to a total, and length helps as the
         penalty says.
         """
-        length = self._ending.limit + 1 if self._penalty > 0 else hypothesis.length
-        return hypothesis.total / float(length**self._penalty)
+        total, length = self._chosen(hypothesis)
+        most = length + self._ending.limit + 1 - hypothesis.length
+        return total / float((most if self._penalty > 0 else length) ** self._penalty)
+
+    def _chosen(self, hypothesis: Hypothesis) -> tuple[float, int]:
+        """Give the log-probability and the number of the tokens that this search chose."""
+        began = self._began or Hypothesis()
+        return hypothesis.total - began.total, hypothesis.length - began.length
 
 
 def greedy(log_probabilities: Floats, step: int) -> int:
@@ -274,7 +293,7 @@ def log_softmax(scores: NDArray[np.generic]) -> Floats:
     return wide
 
 
-def _largest(values: Floats, count: int) -> NDArray[np.intp]:
+def largest(values: Floats, count: int) -> NDArray[np.intp]:
     """Give the places of the largest values, largest first, the lowest place where they are equal."""
     if count < len(values):
         threshold = np.partition(values, len(values) - count)[len(values) - count]

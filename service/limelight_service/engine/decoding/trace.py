@@ -11,7 +11,7 @@ from limelight_bundle.maps import BoundMap, MapWeights, bound_maps, canonical
 from limelight_bundle.rows import BoundTensor, Row, cut_output
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
-from limelight_service.engine.decoding.search import Hypothesis
+from limelight_service.engine.decoding.search import Floats, Hypothesis, largest
 from limelight_service.engine.runtime.finite import Finite
 from limelight_service.engine.types import MapKey, Query
 
@@ -23,7 +23,9 @@ _ABSENT = {QUANTITY_SCORES: np.finfo(np.float32).min}
 class Trace:
     """The requested maps and outputs of each step of a row so far, by the hypotheses that were live.
 
-    Shapes: maps [hypothesis, head, 1, key] (+ feature), outputs [hypothesis, …].
+    likeliest: the most probable tokens of each step and their log-probabilities, where they are asked for.
+
+    Shapes: maps [hypothesis, head, 1, key] (+ feature), outputs [hypothesis, …], likeliest [hypothesis, place] each.
     """
 
     row: Row
@@ -31,6 +33,7 @@ class Trace:
     outputs: Sequence[OutputDescription]
     weights: list[dict[MapKey, Array]] = field(default_factory=list)
     values: list[dict[str, Array]] = field(default_factory=list)
+    likeliest: list[tuple[Array, Array]] = field(default_factory=list)
 
     @property
     def fetched(self) -> Iterator[str]:
@@ -51,6 +54,20 @@ class Trace:
             weights[key] = canonical(fetched[bound.output][slots], bound.axes)[:, :, :, :keys].copy()
         self.weights.append(weights)
         self.values.append({each.name: fetched[each.name][slots].copy() for each in self.outputs})
+
+    def add_likeliest(self, log_probabilities: Floats, count: int) -> None:
+        """Keep the most probable tokens of a step. log_probabilities: [hypothesis, token]."""
+        tokens = np.stack([largest(each, count) for each in log_probabilities])
+        self.likeliest.append((tokens, np.take_along_axis(log_probabilities, tokens, axis=1)))
+
+    def likeliest_at(self, step: int, place: int) -> list[tuple[Array, Array]]:
+        """Give those of one step, [place] each; place: of the hypothesis. Empty where they are not asked for."""
+        return [(tokens[place], values[place]) for tokens, values in self.likeliest[step : step + 1]]
+
+    def likeliest_of(self, hypothesis: Hypothesis) -> list[tuple[Array, Array]]:
+        """Give those of each step of a whole sequence."""
+        chain = enumerate(hypothesis.chain() if self.likeliest else ())
+        return [found for step, each in chain for found in self.likeliest_at(step, each.place)]
 
     def problem(self, finite: Finite, scores: str) -> str:
         """Name the first that is not finite of the latest step; empty where all are. scores: checked elsewhere."""

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -216,6 +216,26 @@ Result: TypeAlias = Classification | Tagging | Spans | Boxes | Sequences | Embed
 Kind = TypeVar("Kind", Classification, Tagging, Spans, Boxes, Sequences, Embedding, Regression)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class HiddenState(Record):
+    """Vectors of a layer of the model. `numpy.asarray(state)` is `vectors`."""
+
+    name: str
+    stack: str
+    """Part of the model: `encoder`, `prompt`, `decoder`."""
+    layer: int
+    """0 for the embeddings; the last is what the stack returns."""
+    label_set: str
+    """Name of the label set of the entries, in `Prediction.label_sets`."""
+    positions: tuple[int, ...]
+    """Indices of the entries of `vectors`; empty for all."""
+    vectors: NDArray[Any]
+    """[entry, feature], or [feature] if pooled."""
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return as_array(self.vectors, dtype, copy)
+
+
 @dataclass(frozen=True)
 class Provenance(Record):
     """Origin and timing of an answer, in seconds."""
@@ -255,6 +275,8 @@ class Prediction(Record):
     """The seed used; the same instance with this seed gets the same answer. None if nothing
     was sampled."""
     provenance: Provenance
+    hidden: Mapping[str, HiddenState] = field(default_factory=FrozenMapping)
+    """Hidden states by name, as the option `hidden` selects them."""
 
     @property
     def label(self) -> str | None:
@@ -379,6 +401,7 @@ class Prediction(Record):
             },
             "label_sets": {name: each.to_dict() for name, each in self.label_sets.items()},
             "outputs": json_types(self.outputs),
+            "hidden": json_types(self.hidden),
             "truncated": self.truncated,
             "seed": self.seed,
             "provenance": json_types(self.provenance),
@@ -409,7 +432,8 @@ def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instan
     Raises:
         ValueError: a tensor, a result or a label set is inconsistent.
     """
-    check_count(len(message.results) + len(message.outputs), "results and outputs")
+    count = len(message.results) + len(message.outputs) + len(message.hidden)
+    check_count(count, "results, outputs and hidden states")
     entries = sum(map(_entries, message.results))
     if entries > _MOST_ENTRIES:
         raise ValueError(f"results have {entries} entries; at most {_MOST_ENTRIES} are read")
@@ -427,7 +451,18 @@ def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instan
         truncated=message.truncated,
         seed=message.seed if message.HasField("seed") else None,
         provenance=read_provenance(message.provenance),
+        hidden=FrozenMapping({each.name: _hidden(each) for each in message.hidden}),
     )
+
+
+def _hidden(message: service_pb2.HiddenState) -> HiddenState:
+    positions = tuple(message.positions)
+    vectors = to_array(message.vectors)
+    if vectors.ndim not in (1, 2) or (positions and vectors.ndim == 2 and len(vectors) != len(positions)):
+        raise ValueError(
+            f"the hidden state {message.name} has vectors {list(vectors.shape)}, {len(positions)} positions"
+        )
+    return HiddenState(message.name, message.stack, message.layer, message.label_set, positions, vectors)
 
 
 def check_count(count: int, what: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from limelight.v1 import attention_pb2, model_pb2
+from limelight_bundle.hidden import hidden_outputs
 from limelight_bundle.maps import DENSE_AXES, map_key, map_quantities, nested_mask_name
 from limelight_bundle.rows import BoundTensor, joined_dimensions
 from limelight_bundle.v1 import bundle_pb2
@@ -73,14 +74,14 @@ def input_specs(card: Card) -> list[TensorSpec]:
 
 
 def output_specs(card: Card) -> list[TensorSpec]:
-    """List the outputs of a single-pass model: its outputs, its maps, and the indices of their edges.
+    """List the outputs of a single-pass model: its outputs, hidden states, maps, and the indices of their edges.
 
     Raises:
         ExportError: two tensors have the same name.
     """
     joined = joined_axes(card)
     outputs = []
-    for each in card.description.outputs:
+    for each in raw_outputs(card):
         axes = tuple(map(_axis, each.dimensions))
         whole = axes if axes and axes[0] in joined else (BATCH, *axes)
         outputs.append(TensorSpec(each.name, DTYPES[each.data_type], whole))
@@ -98,6 +99,16 @@ def output_specs(card: Card) -> list[TensorSpec]:
             f"{sorted(clash)}: each is the name of two tensors among outputs, maps, edge indices and inputs; rename one"
         )
     return specs
+
+
+def raw_outputs(card: Card) -> list[model_pb2.OutputDescription]:
+    """List the outputs that are no maps, hidden states last."""
+    return [*card.description.outputs, *hidden_outputs(card.description)]
+
+
+def hidden_names(card: Card) -> list[str]:
+    """List the names of the hidden states."""
+    return [each.name for each in card.description.hidden]
 
 
 def map_keys(card: Card) -> list[str]:

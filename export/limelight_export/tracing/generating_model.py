@@ -26,12 +26,14 @@ from limelight_export.interface import (
     BATCH,
     STEP,
     TensorSpec,
+    hidden_names,
     input_specs,
     intervened_maps,
     map_spec,
     max_axis_size,
     max_sizes,
     optional_map_axes,
+    raw_outputs,
 )
 from limelight_export.surgery.finalise import finalise
 from limelight_export.tracing.example_sizes import example_sizes, infer_axes
@@ -98,7 +100,7 @@ def _traced_graphs(example: "_ExampleRuns", maps: Mapping[str, int] = MappingPro
     if generation.encoder:
         initial = {each.encoder_output for each in generation.states}
         needed = {spec.name for graph in graphs for spec in graph.inputs} | initial
-        needed |= {each.name for each in card.description.outputs} | {each.name for each in card.description.maps}
+        needed |= {each.name for each in (*raw_outputs(card), *card.description.maps)}
         encoded = [spec for spec in example.encoded if spec.name in needed]
         graphs.insert(0, part(generation.encoder, example.encode_inputs, encoded))
     return graphs
@@ -125,6 +127,7 @@ def _step_part(example: "_ExampleRuns", inputs: Sequence[TensorSpec]) -> ModelPa
             answer.scores,
             *select_tensors(answer.states, states, "state"),
             *select_tensors(answer.maps, maps, "map"),
+            *answer.hidden.values(),
         ]
 
     return ModelPart(run, tuple(spec.name for spec in inputs))
@@ -308,6 +311,8 @@ def _extract_graph(
     specs = [inputs[place] for place in used]
     names = {spec.name for spec in outputs}
     optional = {} if maps else optional_map_axes(card)
+    # Of a step it is one vector, as cheap as an If.
+    gated = [] if prefix == _STEP_PREFIX else [each for each in hidden_names(card) if each in names]
     extracted = finalise(
         onnx_ir.Model(graph, ir_version=traced.ir_version),
         specs,
@@ -315,6 +320,7 @@ def _extract_graph(
         max_axis_size=max_axis_size(card),
         optional_map_axes={name: axes for name, axes in optional.items() if name in names},
         intervened_maps={name: heads for name, heads in maps.items() if name in names},
+        gated=gated,
     )
     return ExportedGraph(
         name,
@@ -325,4 +331,5 @@ def _extract_graph(
         extracted.optional_maps,
         extracted.packing_masks,
         extracted.interventions,
+        tuple(gated),
     )

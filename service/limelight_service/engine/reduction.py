@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from limelight_bundle.rows import Labels, Row
+from limelight_service.attention.hidden import HiddenRequest
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.engine.attention.apply import apply
 from limelight_service.engine.attention.part import Finished
@@ -18,6 +19,7 @@ def row_result(
     plan: AttentionPlan | None,
     *,
     outputs: Collection[str],
+    hidden: HiddenRequest | None = None,
     growing: Collection[str] = (),
     left_out: str = "",
 ) -> RowResult:
@@ -25,6 +27,7 @@ def row_result(
 
     Args:
         outputs: names of those that are wanted.
+        hidden: hidden states that are wanted; None for none.
         growing: label sets that grow with each generated token.
         left_out: maps whose queries are of this label set were told token by token.
 
@@ -40,8 +43,11 @@ def row_result(
         applied = apply(plan, answer.maps, answer.labels)
         maps, derived = _results(applied.maps), applied.labels.values()
         others = tuple([_sequence(answer, other, plan, growing) for other in answer.other_sequences])
+    found = {name: array for name, array in answer.outputs.items() if name in outputs}
+    if hidden is not None:
+        found |= {name: hidden.reduced(answer.outputs[name], name) for name in hidden.names}
     return RowResult(
-        outputs={name: array for name, array in answer.outputs.items() if name in outputs},
+        outputs=found,
         graph=answer.graph,
         batch_rows=answer.batch_rows,
         timing=answer.timing,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from limelight_bundle.rows import Labels
 from limelight_service.admission.memory import Held, MemoryBudget, Transient
 from limelight_service.errors import WrongModelError
 from limelight_service.frontend import validation
@@ -22,6 +23,7 @@ from limelight_service.frontend.calls import (
     AnswerEncoder,
     CallRequest,
     CheckedCall,
+    Hidden,
     Inference,
     Prediction,
     PreparedInstance,
@@ -376,6 +378,7 @@ def _predicted(checked: CheckedCall, prepared: PreparedInstance, result: RowResu
     return Prediction(
         results={name: builder.build(answered, most) for name, builder in checked.model.builders.items()},
         outputs={name: result.outputs[name] for name in checked.wanted.outputs if name in result.outputs},
+        hidden=_hidden(checked, labels, result),
         labels={name: prepared.labels.get(name) or labels[name] for name in checked.wanted.labels},
         axes=labels,
         derived_labels=result.derived_labels,
@@ -393,6 +396,17 @@ def _predicted(checked: CheckedCall, prepared: PreparedInstance, result: RowResu
         ),
         result=result,
     )
+
+
+def _hidden(checked: CheckedCall, labels: Mapping[str, Labels], result: RowResult) -> Sequence[Hidden]:
+    wanted = checked.wanted.hidden
+    if wanted is None:
+        return ()
+    described = [checked.schema.hidden[name] for name in wanted.names]
+    return [
+        Hidden(each, wanted.places(labels[each.label_set].size, each.label_set), result.outputs[each.name])
+        for each in described
+    ]
 
 
 @dataclass(slots=True)
@@ -415,6 +429,7 @@ def _inference(checked: CheckedCall, prepared: Sequence[PreparedInstance], call:
         attention=None if wanted.plan is None else wanted.attention,
         generation=wanted.generation,
         deadline=call.deadline,
+        hidden=wanted.hidden,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from limelight.v1 import model_pb2
 from limelight_bundle.errors import TooLargeError
+from limelight_bundle.hidden import hidden_outputs
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.wire import DTYPES
 from limelight_service.attention.options import HeadReduction
@@ -30,6 +31,7 @@ from limelight_service.ipc.boundary import GenerationSettings, Strategy
 _FRAME = 512  # provenance, names and tags of one instance's answer
 _TOKEN = 96  # an output step among the labels: its text, rarely longer, its id and its place
 _SEQUENCE_FRAME = 64
+_HIDDEN_FRAME = 96  # tags, label set and shape of a hidden state
 _MOST_BOUNDS = 1024  # that are kept for equal options: of so many different sizes
 _MOST_MEASURED = 4096  # maps of all instances, to find what would fit: a dozen ways, each of some microseconds a map
 
@@ -65,6 +67,7 @@ class AnswerSizes:
         self._schema = schema
         self._builders = builders
         self._outputs = {each.name: each for each in schema.description.outputs}
+        self._hidden = {each.name: each for each in hidden_outputs(schema.description)}
         self._by_sizes = all(each.by_sizes for each in builders.values())
 
     def bounds(self, row: Row, wanted: Wanted, *, streamed: bool) -> RowBounds:
@@ -138,6 +141,8 @@ class AnswerSizes:
             for name, each in self._outputs.items()
             if name in wanted.kept_outputs or not self._is_of_steps(each)
         )
+        if wanted.hidden is not None:
+            total += sum(self._output(self._hidden[name], row, steps) for name in wanted.hidden.names)
         sequences = 1 if plan is None else plan.options.sequences
         if plan is not None:
             projected = schema.projected if streamed else {}
@@ -222,6 +227,18 @@ class AnswerSizes:
             total += builder.size(row, of_sequences, wanted.max_classes) + len(name.encode()) + 16
         for name in wanted.outputs:
             total += self._output(self._outputs[name], row, steps) + len(name.encode()) + 64
+        return total + self._hidden_states(row, wanted, steps)
+
+    def _hidden_states(self, row: Row, wanted: Wanted, steps: int) -> int:
+        """Bound the hidden states of a row's prediction. Raises: InputError for an entry that the row lacks."""
+        asked, total = wanted.hidden, 0
+        for name in () if asked is None else asked.names:
+            assert asked is not None
+            each = self._schema.hidden[name]
+            entries = self._output(self._hidden[name], row, steps) // (4 * each.size)
+            if each.label_set in row.labels:  # else the run decides
+                asked.places(entries, each.label_set)
+            total += asked.rows(entries) * each.size * 4 + 10 * len(asked.positions) + 3 * len(name) + _HIDDEN_FRAME
         return total
 
     def _labels(self, names: Sequence[str], measured: Measured, generation: GenerationSettings) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from limelight_bundle.errors import InputError, TooLargeError
+from limelight_service.attention.hidden import hidden_request, select_hidden
 from limelight_service.attention.options import Options
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.errors import WrongModelError
@@ -27,15 +28,18 @@ def check_options(schema: ModelSchema, options: CallOptions, limit: int) -> Want
     plan = None if options.attention is None else schema.plan(options.attention)
     check_max_classes(options.max_classes)
     outputs = output_names(options.outputs, schema.outputs)
+    hidden = None if options.hidden is None else select_hidden(schema.description.hidden, options.hidden)
+    label_sets = (*options.label_sets, *(each.label_set for each in hidden or ()))
     return Wanted(
         outputs=outputs,
         generation=generation,
         max_classes=options.max_classes,
         plan=plan,
         attention=Options() if plan is None else plan.options,
-        labels=schema.label_names(plan, options.label_sets),
+        labels=schema.label_names(plan, label_sets),
         limit=min(limit, options.limit or limit),
         kept_outputs=schema.kept_outputs(outputs),
+        hidden=None if hidden is None or options.hidden is None else hidden_request(hidden, options.hidden),
     )
 
 

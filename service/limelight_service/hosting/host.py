@@ -70,8 +70,9 @@ class EngineHost:
             told = sequence_description(model.description).label_set if tells else ""
 
             def finish(index: int, answer: Answer) -> Any:
-                row, outputs = request.rows[index], request.outputs
-                return make(index, row_result(answer, row, plan, outputs=outputs, growing=growing, left_out=told))
+                row, outputs, hidden = request.rows[index], request.outputs, request.hidden
+                result = row_result(answer, row, plan, outputs=outputs, hidden=hidden, growing=growing, left_out=told)
+                return make(index, result)
 
             def tell(step: Step) -> Any:
                 return make(0, token_result(step, request.rows[0].labels, plan))

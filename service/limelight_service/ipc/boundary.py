@@ -13,6 +13,7 @@ import msgspec
 
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Array
+from limelight_service.attention.hidden import HiddenRequest
 from limelight_service.attention.options import HeadReduction, Options
 
 
@@ -67,6 +68,7 @@ class InferenceRequest:
     seeds: one for each row; None where the caller gave none.
     outputs: names of the raw outputs that the answer is made of.
     attention: what to compute of the maps; None for a prediction alone.
+    hidden: hidden states that come among the outputs; None for none.
     deadline: on the clock of `time.monotonic`; None for no limit.
     """
 
@@ -78,6 +80,12 @@ class InferenceRequest:
     attention: Options | None = None
     generation: GenerationSettings = GenerationSettings()
     deadline: float | None = None
+    hidden: HiddenRequest | None = None
+
+    @property
+    def fetched(self) -> frozenset[str]:
+        """Names of the outputs and hidden states that a graph computes."""
+        return self.outputs if self.hidden is None else self.outputs.union(self.hidden.names)
 
 
 class MapResult(Record, frozen=True):

@@ -17,6 +17,7 @@ import numpy as np
 
 from limelight.v1 import attention_pb2
 from limelight_bundle.rows import Labels, Row
+from limelight_service.attention.hidden import HiddenRequest
 from limelight_service.attention.options import Grouping, Options
 from limelight_service.errors import ErrorRecord
 from limelight_service.ipc.boundary import (
@@ -62,6 +63,7 @@ class Submit(Wire, tag=0):
     generation: bytes
     deadline: float | None
     chunk_bytes: int
+    hidden: bytes = b""
 
 
 class Taken(Wire, tag=1):
@@ -224,6 +226,7 @@ def submit(call: int, mode: int, request: InferenceRequest, chunk_bytes: int = 0
         _generation(request.generation),
         request.deadline,
         chunk_bytes,
+        b"" if request.hidden is None else _encoder.encode(request.hidden),
     )
 
 
@@ -238,6 +241,7 @@ def request_of(message: Submit) -> InferenceRequest:
         _options(message.attention) if message.attention else None,
         _settings(message.generation),
         message.deadline,
+        msgspec.msgpack.decode(message.hidden, type=HiddenRequest) if message.hidden else None,
     )
 
 

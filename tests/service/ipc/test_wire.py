@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 
 from limelight.v1 import attention_pb2
 from limelight_bundle.rows import Labels, Row
+from limelight_service.attention.hidden import HiddenRequest, VectorPooling
 from limelight_service.attention.options import (
     Encoding,
     Group,
@@ -211,6 +212,7 @@ rows = of(
     labels=several(prepared_labels).map(lambda sets: {each.name: each for each in sets}),
     truncated=st.booleans(),
 )
+hidden = of(HiddenRequest, names=several(words), positions=several(numbers), pooling=st.sampled_from(VectorPooling))
 requests = of(
     InferenceRequest,
     model=words,
@@ -221,6 +223,7 @@ requests = of(
     attention=st.none() | options,
     generation=st.just(GenerationSettings()) | generations,
     deadline=st.none() | floats,
+    hidden=st.none() | hidden,
 )
 served = of(
     ServedModel,

@@ -1,6 +1,6 @@
 """A decoder of transformers as a network of this repository."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from torch import Tensor, nn
 
@@ -24,6 +24,11 @@ def output_map(layer: int) -> str:
     return f"decoder.{layer}.self"
 
 
+def named_states(stack: str, states: Iterable[Tensor]) -> dict[str, Tensor]:
+    """Name the hidden states of a stack, the embeddings' first, as `HiddenStates` does."""
+    return {f"{stack}.hidden.{layer}": each for layer, each in enumerate(states)}
+
+
 class ImportedDecoder(PromptedNetwork):
     """Prompt -> text, token by token, by a causal language model of transformers.
 
@@ -39,10 +44,11 @@ class ImportedDecoder(PromptedNetwork):
         self._layers = layers
 
     def prefill(self, token: Tensor, position: Tensor) -> Mapping[str, Tensor]:
-        """Read a prompt: its keys and values, and its maps."""
-        run = DecoderPass()
-        run_decoder(self.model.base_model, run, input_ids=token, position_ids=position)  # type: ignore[arg-type]
-        return kept_states(run) | {prompt_map(layer): weights for layer, weights in run.maps.items()}
+        """Read a prompt: its keys and values, its maps and its hidden states."""
+        run, decoder = DecoderPass(), self.model.base_model
+        output = run_decoder(decoder, run, input_ids=token, position_ids=position)  # type: ignore[arg-type]
+        maps = {prompt_map(layer): weights for layer, weights in run.maps.items()}
+        return kept_states(run) | maps | named_states("prompt", output.hidden_states)
 
     def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
         position = tensors["position"]
@@ -50,7 +56,8 @@ class ImportedDecoder(PromptedNetwork):
         run = DecoderPass(cache, position)
         output = run_decoder(self.model, run, input_ids=token[:, None], position_ids=position[:, None])
         maps = {output_map(layer): weights[:, :, 0] for layer, weights in run.maps.items()}
-        return StepAnswer(output.logits[:, 0], kept_states(run), maps)
+        states = named_states("decoder", (each[:, 0] for each in output.hidden_states))
+        return StepAnswer(output.logits[:, 0], kept_states(run), maps, states)
 
     def forward(self, **tensors: Tensor) -> Answer:
         """Give scores after each token of a prompt, [batch, token, vocabulary], and the maps over it."""

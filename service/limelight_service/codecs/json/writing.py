@@ -24,7 +24,7 @@ from limelight_service.attention.plan import AttentionPlan
 from limelight_service.codecs.answers import MapHead, StreamSums, check_size, described_maps, map_head, streamed_head
 from limelight_service.codecs.json.numbers import json_of
 from limelight_service.codecs.json.results import kept, result_json, sequence_json, singles
-from limelight_service.frontend.calls import AnswerEncoder, CheckedCall, Inference, Prediction, PreparedInstance
+from limelight_service.frontend.calls import AnswerEncoder, CheckedCall, Hidden, Inference, Prediction, PreparedInstance
 from limelight_service.ipc.boundary import ChunkResult, GenerationBegun, MapResult, StreamBegun, TokenResult
 
 _TYPES = {dtype: values_pb2.DataType.Name(number) for number, dtype in DTYPES.items()}
@@ -100,6 +100,16 @@ class JsonWriter:
         self.size += len(data)
         return orjson.Fragment(data)
 
+    def _hidden(self, hidden: Hidden) -> dict[str, Any]:
+        it = hidden.description
+        found: dict[str, Any] = {"name": it.name, "stack": it.stack}
+        if it.layer:
+            found["layer"] = it.layer
+        found["labelSet"] = it.label_set
+        if hidden.positions:
+            found["positions"] = hidden.positions
+        return found | {"vectors": self.tensor(hidden.vectors)}
+
     def prediction(self, prediction: Prediction, started: int, made: Iterable[Labels] = ()) -> dict[str, Any]:
         """Write a `Prediction`. made: further label sets. started: when encoding began, by `perf_counter_ns`."""
         result = prediction.result
@@ -113,6 +123,8 @@ class JsonWriter:
             found["labelSets"] = labels
         if prediction.outputs:
             found["outputs"] = {name: self.tensor(array) for name, array in prediction.outputs.items()}
+        if prediction.hidden:
+            found["hidden"] = [self._hidden(each) for each in prediction.hidden]
         if prediction.truncated:
             found["truncated"] = True
         if result.seed is not None:

@@ -12,7 +12,7 @@ from limelight_service.codecs.answers import StreamSums, check_size, described_m
 from limelight_service.codecs.framing import Frame
 from limelight_service.codecs.v1.maps import frame_map, map_header, put_arrays
 from limelight_service.codecs.v1.results import fill_result, sequence_message
-from limelight_service.frontend.calls import AnswerEncoder, CheckedCall, Inference, Prediction, PreparedInstance
+from limelight_service.frontend.calls import AnswerEncoder, CheckedCall, Hidden, Inference, Prediction, PreparedInstance
 from limelight_service.ipc.boundary import (
     ChunkResult,
     GenerationBegun,
@@ -182,9 +182,22 @@ def _prediction(prediction: Prediction, started: int, made: Iterable[Labels] = (
         entry.put(_ENTRY_KEY, name.encode())
         entry.put_tensor(_ENTRY_VALUE, array)
         large.put(pb.Prediction.OUTPUTS_FIELD_NUMBER, entry)
+    for hidden in prediction.hidden:
+        large.put(pb.Prediction.HIDDEN_FIELD_NUMBER, _hidden(hidden))
     _fill_provenance(small.provenance, prediction, started)
     frame = Frame(small.SerializeToString())
     frame.extend(large)
+    return frame
+
+
+def _hidden(hidden: Hidden) -> Frame:
+    """Frame a `HiddenState`."""
+    it = hidden.description
+    small = pb.HiddenState(
+        name=it.name, stack=it.stack, layer=it.layer, label_set=it.label_set, positions=hidden.positions
+    )
+    frame = Frame(small.SerializeToString())
+    frame.put_tensor(pb.HiddenState.VECTORS_FIELD_NUMBER, hidden.vectors)
     return frame
 
 

@@ -26,6 +26,7 @@ from limelight_export.importing.huggingface.text import read_tokenizer, token_li
 from limelight_export.verification.samples import example_rows
 from limelight_models.attention.weights import Weights
 from limelight_models.cards.card import TrainedModel, TrainingData
+from limelight_models.cards.hidden import HiddenStates
 from limelight_models.cards.inputs import TextInput, forced_target
 from limelight_models.cards.labels import output_steps
 from limelight_models.cards.results import Written
@@ -84,6 +85,10 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
         inputs=[prompt, forced_target(tokenizer, new_tokens, special_tokens=False)],
         results=[written],
         maps=decoder_maps(layers, weights, prompt=tokens, steps=written.steps),
+        hidden=[
+            HiddenStates(stack=stack, labels=labels, layers=layers, size=int(config.hidden_size))
+            for stack, labels in (("prompt", tokens), ("decoder", written.steps))
+        ],
     )
     given, own = (text_instances(prompt.name, texts) for texts in (source.options.examples, _TEXTS))
     examples = choose_examples(card, given, own)
@@ -120,6 +125,9 @@ def _check_against_library(network: ImportedDecoder, ids: list[int], written: Wr
     for layer, weights in enumerate(expected_maps):
         pairs[prompt_map(layer)] = (prefilled[prompt_map(layer)], weights)
         pairs[output_map(layer)] = (stepped.maps[output_map(layer)], weights[:, :, last])
+    for layer, states in enumerate(expected.hidden_states):
+        pairs[f"prompt.hidden.{layer}"] = (prefilled[f"prompt.hidden.{layer}"], states)
+        pairs[f"decoder.hidden.{layer}"] = (stepped.hidden[f"decoder.hidden.{layer}"], states[:, last])
     check_equal(pairs)
 
 

@@ -163,6 +163,7 @@ def _optional_inputs(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
     for each in bundle.maps:
         if graph == intervened_graph(bundle, each.graph):
             found += [name for name in (each.head_scales, *each.weights_inputs) if name]
+            found += [each.gate] if each.gate and not each.HasField("probe") else []  # of a map that is made of others
         if each.graph == graph and each.gate:
             found.append(each.gate)
         if each.graph == graph and each.HasField("probe"):

@@ -111,6 +111,11 @@ def hidden_names(card: Card) -> list[str]:
     return [each.name for each in card.description.hidden]
 
 
+def gated_names(card: Card) -> list[str]:
+    """List the outputs of a single pass that are computed only on request: hidden states, and maps made of maps."""
+    return [*hidden_names(card), *card.derived_maps]
+
+
 def map_keys(card: Card) -> list[str]:
     """List the names of every quantity of every map, as the model and its graph return them."""
     return [map_key(each.name, quantity) for each, quantity in map_quantities(card.description.maps)]
@@ -208,6 +213,8 @@ def optional_map_axes(card: Card) -> dict[str, Axes]:
     """
     found = {}
     for each in card.description.maps:
+        if each.name in card.derived_maps:
+            continue
         if map_axes(card, each.name) == DENSE_AXES and each.form == model_pb2.MAP_FORM_DENSE:
             spec = map_spec(card, each)
             sizes = [axis if isinstance(axis, int) else max_sizes(card)[axis] for axis in spec.axes[1:]]
@@ -286,5 +293,7 @@ def intervened_maps(card: Card) -> dict[str, int]:
     return {
         each.name: each.heads
         for each in card.description.maps
-        if each.form == model_pb2.MAP_FORM_DENSE and set(map_axes(card, each.name)) <= set(DENSE_AXES)
+        if each.form == model_pb2.MAP_FORM_DENSE
+        and set(map_axes(card, each.name)) <= set(DENSE_AXES)
+        and each.name not in card.derived_maps
     }

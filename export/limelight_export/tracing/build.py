@@ -12,7 +12,7 @@ from limelight_export.exported_graph import ExportedGraph
 from limelight_export.interface import (
     check_tensor,
     edge_index_names,
-    hidden_names,
+    gated_names,
     input_specs,
     intervened_maps,
     joined_axes,
@@ -67,7 +67,8 @@ def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> 
         outputs,
         max_axis_size=max_axis_size(card),
         optional_map_axes=optional_map_axes(card),
-        gated=hidden_names(card),
+        gated=gated_names(card),
+        derived=card.derived_maps,
     )
     main = ExportedGraph(
         "main",
@@ -77,7 +78,7 @@ def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> 
         tuple(outputs),
         finished.optional_maps,
         finished.packing_masks,
-        gated=tuple(hidden_names(card)),
+        gated=tuple(gated_names(card)),
     )
     maps = intervened_maps(card) if interventions else {}
     if not maps:
@@ -86,7 +87,13 @@ def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> 
         module, arguments, inputs, [spec.name for spec in outputs], max_batch_sizes(card), interventions=True
     )
     changed = finalise(
-        traced, inputs, outputs, max_axis_size=max_axis_size(card), intervened_maps=maps, gated=main.gated
+        traced,
+        inputs,
+        outputs,
+        max_axis_size=max_axis_size(card),
+        intervened_maps=maps,
+        gated=main.gated,
+        derived=card.derived_maps,
     )
     if not changed.interventions:
         return [main]

@@ -120,6 +120,8 @@ def _map_binding(exported: ExportedModel, name: str, quantity: attention_pb2.Qua
     key = map_key(name, quantity)
     graph = next(graph for graph in exported.graphs if any(spec.name == key for spec in graph.outputs))
     binding = map_binding(exported.card, name, quantity, graph.name)
+    if key in graph.gated:
+        binding.gate = gate_name(key)
     if key in graph.optional_maps:
         graph.optional_maps[key].fill_binding(binding)
     for each in exported.graphs:

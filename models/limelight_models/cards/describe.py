@@ -83,6 +83,7 @@ def describe(
         tensors=tuple(tensor.binding() for each in inputs for tensor in each.tensors),
         generation=generation,
         noise=tuple(each.describe() for each in noise),
+        derived_maps=tuple(map_name for map_name, each in maps.items() if each.derived),
         written=written,
     )
 

@@ -12,6 +12,7 @@ from limelight_export.errors import CheckpointError, ExportError
 from limelight_export.importing.huggingface.architectures.architecture import EncoderArchitecture
 from limelight_export.importing.huggingface.attention import run_with_maps
 from limelight_export.importing.huggingface.checkpoint import TOKENIZER, TOKENIZER_CONFIG
+from limelight_export.importing.huggingface.contacts import CONTACTS, contact_map, predict_contacts
 from limelight_export.importing.huggingface.loading import load_config, load_model
 from limelight_export.importing.huggingface.tasks.examples import choose_examples, text_instances
 from limelight_export.importing.huggingface.tasks.layer_maps import self_maps
@@ -75,7 +76,10 @@ class ImportedEncoder(Network):
             raise ExportError(f"{type(self.model).__name__} returns {len(maps)} maps, not {len(self._maps)}")
         hidden = dict(zip(self._hidden, unpacked(output.hidden_states), strict=True))
         outputs = {**self._head(output, mask), **hidden}
-        return Answer(outputs, dict(zip(self._maps, maps, strict=True)))
+        named = dict(zip(self._maps, maps, strict=True))
+        if self._architecture.has_contacts:
+            named[CONTACTS] = predict_contacts(self.model, tensors["token_ids"], mask, maps)
+        return Answer(outputs, named)
 
 
 @dataclass(frozen=True)
@@ -158,11 +162,12 @@ def encoder_model(
     hidden = HiddenStates(stack="encoder", labels=tokens, layers=len(maps), size=int(config.hidden_size))
     padding = config.pad_token_id
     network = ImportedEncoder(parts.model, architecture, head, list(maps), hidden.names, padding=padding or 0)
+    contacts = {CONTACTS: contact_map(tokens)} if architecture.has_contacts else {}
     card = source.card(
         summary=summary,
         inputs=[model_input],
         results=results,
-        maps=maps,
+        maps=maps | contacts,
         hidden=[hidden],
     )
     own = tuple(examples) or _own_examples(model_input)

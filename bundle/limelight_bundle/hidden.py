@@ -42,6 +42,8 @@ def check_hidden(bundle: bundle_pb2.Bundle) -> None:
             raise BundleError(f"{subject} refers to the label set {each.label_set!r}, which is not described")
         if each.size < 1 or each.layer < 0:
             raise BundleError(f"{subject} has no size, or a negative layer")
+        if each.max_top_tokens and bundle.generation.lens not in graphs:
+            raise BundleError(f"{subject} has tokens that no graph reads from it")
     for binding in bundle.hidden:
         for graph in (binding.graph, intervened_graph(bundle, binding.graph)):
             if binding.name not in graphs.get(graph, () if graph == binding.graph else {binding.name}):

@@ -218,7 +218,7 @@ Kind = TypeVar("Kind", Classification, Tagging, Spans, Boxes, Sequences, Embeddi
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HiddenState(Record):
-    """Vectors of a layer of the model. `numpy.asarray(state)` is `vectors`."""
+    """Vectors of a layer of the model, or the tokens that are read from them. `numpy.asarray(state)` is `vectors`."""
 
     name: str
     stack: str
@@ -230,7 +230,13 @@ class HiddenState(Record):
     positions: tuple[int, ...]
     """Indices of the entries of `vectors`; empty for all."""
     vectors: NDArray[Any]
-    """[entry, feature], or [feature] if pooled."""
+    """[entry, feature], or [feature] if pooled; empty with `top_tokens`."""
+    tokens: tuple[tuple[str, ...], ...] = ()
+    """With `top_tokens`: those of each entry as the vocabulary writes them, most probable first."""
+    token_ids: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    """Their ids, [entry, place]."""
+    log_probabilities: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    """Natural logarithms of their probabilities, [entry, place]."""
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return as_array(self.vectors, dtype, copy)
@@ -456,13 +462,20 @@ def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instan
 
 
 def _hidden(message: service_pb2.HiddenState) -> HiddenState:
-    positions = tuple(message.positions)
-    vectors = to_array(message.vectors)
-    if vectors.ndim not in (1, 2) or (positions and vectors.ndim == 2 and len(vectors) != len(positions)):
-        raise ValueError(
-            f"the hidden state {message.name} has vectors {list(vectors.shape)}, {len(positions)} positions"
-        )
-    return HiddenState(message.name, message.stack, message.layer, message.label_set, positions, vectors)
+    """Read a hidden state. Raises ValueError where vectors or columns do not fit together."""
+    name, positions, most, count = message.name, tuple(message.positions), message.tokens_per_entry, len(message.tokens)
+    described = (name, message.stack, message.layer, message.label_set, positions)
+    if not count:
+        vectors = to_array(message.vectors)
+        if vectors.ndim not in (1, 2) or (positions and vectors.ndim == 2 and len(vectors) != len(positions)):
+            raise ValueError(f"{name} has vectors {list(vectors.shape)} for {len(positions)} positions")
+        return HiddenState(*described, vectors)
+    if most < 1 or count % most or {len(message.token_ids), len(message.log_probabilities)} != {count}:
+        raise ValueError(f"{name} has {count} tokens, {most} of each entry, and other columns of another length")
+    tokens = tuple([tuple(message.tokens[place : place + most]) for place in range(0, count, most)])
+    ids = np.array(message.token_ids, np.int64).reshape(-1, most)
+    chances = np.array(message.log_probabilities, np.float32).reshape(-1, most)
+    return HiddenState(*described, np.zeros((0, 0), np.float32), tokens, ids, chances)
 
 
 def check_count(count: int, what: str) -> None:

@@ -112,6 +112,8 @@ class Hidden:
     """Entries: tokens, patches, output steps."""
     pooling: Literal["mean", "first", "last"] | None = None
     """One vector in place of those of the entries."""
+    top_tokens: int = 0
+    """Tokens to read in place of each vector, most probable first (the logit lens of a decoder); 0 for vectors."""
 
     def message(self) -> service_pb2.HiddenOptions:
         """Build the protocol message."""
@@ -121,6 +123,7 @@ class Hidden:
             layers=_integers(self.layers),
             positions=_integers(self.positions),
             pooling=pooling,
+            top_tokens=self.top_tokens,
         )
 
 

@@ -73,6 +73,14 @@ class GeneratingNetwork(Network):
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
         """Inputs of the steps, and the initial states, by name."""
 
+    def lens(self, vectors: Tensor, is_last: Tensor) -> tuple[Tensor, Tensor]:
+        """Read the most probable tokens from hidden states; for a card that states it.
+
+        Shapes: vectors [vector, feature], is_last BOOL [vector], of a last layer -> tokens INT64 [vector, place] and
+            their log-probabilities, most probable first.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
         """One step: `token` [batch] int64, and by name the states, what `encode` gave, and input masks."""

@@ -36,6 +36,9 @@ class GenerationRunner(Protocol):
         prompt.
         """
 
+    def lens(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the tokens that the head reads from hidden states; called only where the card has a lens."""
+
     def step(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Return the scores, states and maps of one decode step."""
 

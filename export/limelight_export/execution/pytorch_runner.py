@@ -96,6 +96,13 @@ class PyTorchGenerationRunner:
         names = [*states, *(name for name in others if name in answer)]
         return _arrays(names, select_tensors(answer, names, "state"))
 
+    def lens(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """Read tokens from hidden states."""
+        given = to_tensors(tensors)
+        with torch.no_grad():
+            tokens, chances = self.model.lens(given["vectors"], given["is_last"])
+        return {"tokens": tokens.numpy(), "log_probabilities": chances.numpy()}
+
     def step(self, tensors: Mapping[str, Array], *, maps: Collection[str] | None = None) -> dict[str, Array]:
         """Run one decode step, and return its scores, states, maps and hidden states under the graph's names.
 

@@ -41,7 +41,8 @@ from limelight_export.tracing.trace import trace
 from limelight_models.cards.card import Card
 from limelight_models.network import Network, PromptedNetwork
 
-_STEP_PREFIX, _PREFILL_PREFIX = "step_", "prefill_"
+_STEP_PREFIX, _PREFILL_PREFIX, _LENS_PREFIX = "step_", "prefill_", "lens_"
+_VECTORS = 43  # of the lens; no other axis has this size
 # Entries of the KV caches at the two sizes; no other axis has these.
 _CACHE_SIZES = (49, 53)
 
@@ -81,6 +82,11 @@ def _traced_graphs(example: "_ExampleRuns", maps: Mapping[str, int] = MappingPro
         arguments += [example.prefilled[0][spec.name] for spec in example.prefill_inputs]
         outputs += [_PREFILL_PREFIX + spec.name for spec in example.prefill_outputs]
         modules.append(_prefill_part(example))
+    if lens := generation.lens and not maps:
+        specs += _add_prefix(example.lens_inputs, _LENS_PREFIX)
+        arguments += [example.read[spec.name] for spec in example.lens_inputs]
+        outputs += [_LENS_PREFIX + spec.name for spec in example.lens_outputs]
+        modules.append(_lens_part(example))
     largest = max_sizes(card)
     traced = trace(
         CombinedParts(runner.model, modules),
@@ -97,6 +103,8 @@ def _traced_graphs(example: "_ExampleRuns", maps: Mapping[str, int] = MappingPro
     graphs = [part(generation.step, step_inputs, example.step_outputs, _STEP_PREFIX)]
     if generation.prefill:
         graphs.append(part(generation.prefill, example.prefill_inputs, example.prefill_outputs, _PREFILL_PREFIX))
+    if lens:
+        graphs.append(part(generation.lens, example.lens_inputs, example.lens_outputs, _LENS_PREFIX))
     if generation.encoder:
         initial = {each.encoder_output for each in generation.states}
         needed = {spec.name for graph in graphs for spec in graph.inputs} | initial
@@ -145,6 +153,11 @@ def _prefill_part(example: "_ExampleRuns") -> ModelPart:
     return ModelPart(run, tuple(spec.name for spec in example.prefill_inputs))
 
 
+def _lens_part(example: "_ExampleRuns") -> ModelPart:
+    model, names = example.runner.model, tuple(spec.name for spec in example.lens_inputs)
+    return ModelPart(lambda tensors: [*model.lens(*(tensors[name] for name in names))], names)
+
+
 class _ExampleRuns:
     """Runs of the parts in PyTorch at two sizes, which show the axes of the tensors that pass between them."""
 
@@ -183,11 +196,28 @@ class _ExampleRuns:
         ]
         if generation.prefill:
             self._prefill(sizes)
+        if generation.lens:
+            self._lens()
         of_prompt = {spec.name: spec for spec in self.prefill_outputs} if generation.prefill else {}
         self.maps = {each.name for each in runner.card.description.maps} - {*encoded, *of_prompt}
         outputs = _specs([runner.step(each, maps=self.maps) for each in self.stepped], sizes)
         self.step_outputs = list(outputs.values())
         _check_outputs(runner.card, of_prompt | encoded | outputs, states)
+
+    def _lens(self) -> None:
+        """Read tokens from vectors."""
+        size = self.runner.card.description.hidden[-1].size
+        self.lens_inputs = [
+            TensorSpec("vectors", np.dtype(np.float32), ("vector", size)),
+            TensorSpec("is_last", np.dtype(np.bool_), ("vector",)),
+        ]
+        random = np.random.default_rng(0)
+        vectors = random.standard_normal((_VECTORS, size), dtype=np.float32)
+        self.read = {"vectors": vectors, "is_last": np.arange(_VECTORS) % 2 == 0}
+        self.lens_outputs = [
+            TensorSpec(name, array.dtype, ("vector", array.shape[1]))
+            for name, array in self.runner.lens(self.read).items()
+        ]
 
     def _prefill(self, sizes: Sequence[Mapping[str, int]]) -> None:
         """Prefill a prompt at both sizes. The begin token replaces the last token."""

@@ -10,13 +10,15 @@ from limelight_models.cards.labels import LabelSet
 class HiddenStates:
     """The vectors of a stack's entries: its embeddings, then what each layer puts out, [batch, entry, feature] each.
 
-    A step of a decoder has [batch, feature]. stack: as in the names of its maps. size: of a vector.
+    A step of a decoder has [batch, feature]. stack: as in the names of its maps. size: of a vector. tokens: the
+    most that the model's head reads from one; 0 where it has none for them.
     """
 
     stack: str
     labels: LabelSet
     layers: int
     size: int
+    tokens: int = 0
 
     @property
     def names(self) -> list[str]:
@@ -27,7 +29,12 @@ class HiddenStates:
         """As a description has them."""
         return [
             model_pb2.HiddenDescription(
-                name=name, stack=self.stack, layer=layer, label_set=self.labels.name, size=self.size
+                name=name,
+                stack=self.stack,
+                layer=layer,
+                label_set=self.labels.name,
+                size=self.size,
+                max_top_tokens=self.tokens,
             )
             for layer, name in enumerate(self.names)
         ]

@@ -30,18 +30,21 @@ class HiddenOptions:
     layers: tuple[int, ...] = ()
     positions: tuple[int, ...] = ()
     pooling: VectorPooling = VectorPooling.NONE
+    top_tokens: int = 0
 
 
 @dataclass(frozen=True)
 class HiddenRequest:
     """Hidden states by their names, and what to return of each.
 
-    positions: entries, negative ones from the end; empty for all. pooling: of these entries.
+    positions: entries, negative ones from the end; empty for all. pooling: of these entries. top_tokens: to read
+    from each vector, in its place; 0 for vectors.
     """
 
     names: tuple[str, ...]
     positions: tuple[int, ...] = ()
     pooling: VectorPooling = VectorPooling.NONE
+    top_tokens: int = 0
 
     def places(self, size: int, label_set: str) -> list[int]:
         """Return the indices of the entries, of a label set of this size.
@@ -74,7 +77,7 @@ class HiddenRequest:
 
 def hidden_request(described: Sequence[model_pb2.HiddenDescription], options: HiddenOptions) -> HiddenRequest:
     """Request hidden states with the positions and the pooling of options."""
-    return HiddenRequest(tuple(each.name for each in described), options.positions, options.pooling)
+    return HiddenRequest(tuple(each.name for each in described), options.positions, options.pooling, options.top_tokens)
 
 
 def select_hidden(
@@ -92,9 +95,14 @@ def select_hidden(
         if not any(-last[each] - 1 <= layer <= last[each] for each in wanted):
             most = max(last[each] for each in wanted)
             raise InputError((_FIELD, "layers", place), f"is {layer}; layers are 0 to {most}, or -1 to {-most - 1}")
-    return [
+    selected = [
         each
         for each in described
         if each.stack in wanted
         and (not options.layers or {each.layer, each.layer - last[each.stack] - 1} & {*options.layers})
     ]
+    for each in selected:
+        if options.top_tokens > each.max_top_tokens:
+            most = f"at most {each.max_top_tokens} are read" if each.max_top_tokens else "the model has no head for it"
+            raise InputError((_FIELD, "top_tokens"), f"is {options.top_tokens} for {each.name}; {most}")
+    return selected

@@ -154,10 +154,14 @@ def hidden_options(message: service_pb2.HiddenOptions) -> HiddenOptions:
         count = len(getattr(message, name))
         if count > MOST_INDICES:
             raise InputError(("hidden", name), f"has {count} entries; at most {MOST_INDICES} are allowed")
+    if message.top_tokens < 0:
+        raise InputError(("hidden", "top_tokens"), f"is {message.top_tokens}; it may be 0 (for vectors) or more")
     if message.pooling not in _VECTOR_POOLINGS:
         raise InputError(("hidden", "pooling"), f"has no value {message.pooling}")
     pooling = _VECTOR_POOLINGS[message.pooling]
-    return HiddenOptions(tuple(message.stacks), tuple(message.layers), tuple(message.positions), pooling)
+    return HiddenOptions(
+        tuple(message.stacks), tuple(message.layers), tuple(message.positions), pooling, message.top_tokens
+    )
 
 
 def generation_settings(message: service_pb2.GenerationOptions, longest: int) -> GenerationSettings:

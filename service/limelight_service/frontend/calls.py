@@ -11,7 +11,7 @@ from limelight_bundle.values import Array, Instance
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.frontend.options import CallOptions, Wanted
 from limelight_service.frontend.results import TypedResult
-from limelight_service.ipc.boundary import RowResult
+from limelight_service.ipc.boundary import Reading, RowResult
 from limelight_service.observability.counters import Snapshot
 
 if TYPE_CHECKING:
@@ -150,11 +150,14 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Hidden:
-    """A hidden state. positions: indices of the entries; empty for all. vectors: [entry, feature], or [feature]."""
+    """A hidden state. positions: indices of the entries; empty for all. vectors: [entry, feature], or [feature]; None
+    where tokens were read from them.
+    """
 
     description: model_pb2.HiddenDescription
     positions: Sequence[int]
-    vectors: Array
+    vectors: Array | None
+    reading: Reading | None
 
 
 @dataclass(frozen=True)

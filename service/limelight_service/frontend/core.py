@@ -403,8 +403,14 @@ def _hidden(checked: CheckedCall, labels: Mapping[str, Labels], result: RowResul
     if wanted is None:
         return ()
     described = [checked.schema.hidden[name] for name in wanted.names]
+    readings = {each.name: each for each in result.readings}
     return [
-        Hidden(each, wanted.places(labels[each.label_set].size, each.label_set), result.outputs[each.name])
+        Hidden(
+            each,
+            wanted.places(labels[each.label_set].size, each.label_set),
+            result.outputs.get(each.name),
+            readings.get(each.name),
+        )
         for each in described
     ]
 

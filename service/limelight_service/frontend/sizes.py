@@ -31,6 +31,8 @@ from limelight_service.ipc.boundary import GenerationSettings, Strategy
 _FRAME = 512  # provenance, names and tags of one instance's answer
 _TOKEN = 96  # an output step among the labels: its text, rarely longer, its id and its place
 _SEQUENCE_FRAME = 64
+_READ = 10 + 4 + 64  # a token that is read from a vector: its id, its probability, its text, rarely longer
+_MOST_READ = 1024  # vectors of an instance, each of which becomes a score for every token of the vocabulary
 _HIDDEN_FRAME = 96  # tags, label set and shape of a hidden state
 _MOST_BOUNDS = 1024  # that are kept for equal options: of so many different sizes
 _MOST_MEASURED = 4096  # maps of all instances, to find what would fit: a dozen ways, each of some microseconds a map
@@ -231,14 +233,19 @@ class AnswerSizes:
 
     def _hidden_states(self, row: Row, wanted: Wanted, steps: int) -> int:
         """Bound the hidden states of a row's prediction. Raises: InputError for an entry that the row lacks."""
-        asked, total = wanted.hidden, 0
+        asked, total, read = wanted.hidden, 0, 0
         for name in () if asked is None else asked.names:
             assert asked is not None
             each = self._schema.hidden[name]
             entries = self._output(self._hidden[name], row, steps) // (4 * each.size)
             if each.label_set in row.labels:  # else the run decides
                 asked.places(entries, each.label_set)
-            total += asked.rows(entries) * each.size * 4 + 10 * len(asked.positions) + 3 * len(name) + _HIDDEN_FRAME
+            of_row = asked.top_tokens * _READ or each.size * 4
+            total += asked.rows(entries) * of_row + 10 * len(asked.positions) + 3 * len(name) + _HIDDEN_FRAME
+            read += asked.rows(entries) if asked.top_tokens else 0
+        if read > _MOST_READ:
+            much = f"reads {read} vectors of an instance; at most {_MOST_READ} are allowed"
+            raise TooLargeError("hidden.top_tokens", f"{much}: name fewer layers or positions, or pool")
         return total
 
     def _labels(self, names: Sequence[str], measured: Measured, generation: GenerationSettings) -> int:

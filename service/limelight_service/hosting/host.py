@@ -70,8 +70,16 @@ class EngineHost:
             told = sequence_description(model.description).label_set if tells else ""
 
             def finish(index: int, answer: Answer) -> Any:
-                row, outputs, hidden = request.rows[index], request.outputs, request.hidden
-                result = row_result(answer, row, plan, outputs=outputs, hidden=hidden, growing=growing, left_out=told)
+                result = row_result(
+                    answer,
+                    request.rows[index],
+                    plan,
+                    outputs=request.outputs,
+                    hidden=request.hidden,
+                    read=model.read_tokens,
+                    growing=growing,
+                    left_out=told,
+                )
                 return make(index, result)
 
             def tell(step: Step) -> Any:

@@ -123,6 +123,18 @@ class Sequence(Record, frozen=True):
     score: float = 0.0
 
 
+class Reading(Record, frozen=True):
+    """Tokens that the head reads from a hidden state.
+
+    token_ids, log_probabilities: [entry, place]. texts: likewise, in one list.
+    """
+
+    name: str
+    token_ids: Array
+    texts: list[str]
+    log_probabilities: Array
+
+
 class SequenceResult(Record, frozen=True):
     """The attention of one further sequence: maps and label sets that its own tokens decide."""
 
@@ -144,7 +156,7 @@ class RowResult(Record, frozen=True, tag=0):
     outputs: by name, cut to the row's own sizes. labels: sets that only running the model decides (output steps).
     derived_labels: sets of groups and ranges that the attention options make.
     seed: of what was drawn; None where nothing was. other_sequences: after the best one.
-    reduce_nanoseconds: spent on reducing and encoding maps.
+    reduce_nanoseconds: spent on reducing and encoding maps. readings: of hidden states, in the place of their vectors.
     """
 
     outputs: Mapping[str, Array]
@@ -158,6 +170,7 @@ class RowResult(Record, frozen=True, tag=0):
     sequences: tuple[Sequence, ...] = ()
     other_sequences: tuple[SequenceResult, ...] = ()
     reduce_nanoseconds: int = 0
+    readings: tuple[Reading, ...] = ()
 
 
 class GenerationBegun(Record, frozen=True, tag=1):

@@ -145,3 +145,39 @@ def test_states_of_a_source_and_a_target_equal_transformers(client: limelight.Cl
 def test_what_is_not_there_is_refused(client: limelight.Client, hidden: Hidden, message: str) -> None:
     with pytest.raises(limelight.InvalidArgument, match=message):
         client.predict("encoder", {"text": TEXTS[0]}, hidden=hidden)
+
+
+def test_tokens_are_read_from_states_as_the_head_of_the_model_does(
+    client: limelight.Client, folders: dict[str, Path], running: Running
+) -> None:
+    text, generation = "the cat sat", limelight.Generation(max_new_tokens=3)
+    answer = client.predict("decoder", {"text": text}, generation=generation, hidden=Hidden(top_tokens=4))
+    model = AutoModelForCausalLM.from_pretrained(folders["decoder"], attn_implementation="eager").eval()
+    tokens = torch.cat([prompt := ids(folders["decoder"], text), torch.tensor([answer.sequences[0].token_ids])], 1)
+    with torch.no_grad():
+        output = model(input_ids=tokens, output_hidden_states=True)
+        *inner, last = output.hidden_states
+        scores = [model.lm_head(each) for each in (*map(model.transformer.ln_f, inner), last)]
+    torch.testing.assert_close(scores[-1], output.logits)
+    before = prompt.shape[1]
+    vocabulary = Tokenizer.from_file(str(folders["decoder"] / "tokenizer.json"))
+    for layer, of_layer in enumerate(scores):
+        chances, best = of_layer[0].log_softmax(-1).topk(4)
+        for stack, part in (("prompt", slice(0, before)), ("decoder", slice(before - 1, -1))):
+            state = answer.hidden[f"{stack}.hidden.{layer}"]
+            np.testing.assert_allclose(state.log_probabilities, chances[part].numpy(), atol=2e-5)
+            np.testing.assert_array_equal(state.token_ids, best[part].numpy())
+            assert state.tokens[0] == tuple(map(vocabulary.id_to_token, state.token_ids[0].tolist()))
+            assert not state.vectors.size
+    # The last layer at the last token of the prompt is where generation begins.
+    read = answer.hidden[f"prompt.hidden.{len(scores) - 1}"]
+    assert read.token_ids[-1, 0] == answer.sequences[0].token_ids[0]
+    some = client.predict(
+        "decoder", {"text": text}, generation=generation, hidden=Hidden(stacks="prompt", positions=-1, top_tokens=1)
+    )
+    assert [each.tokens for each in some.hidden.values()] == [
+        ((answer.hidden[name].tokens[-1][0],),) for name in some.hidden
+    ]
+    for name, message in (("decoder", "at most 20 are read"), ("encoder", "the model has no head for it")):
+        with pytest.raises(limelight.InvalidArgument, match=message):
+            client.predict(name, {"text": text}, hidden=Hidden(top_tokens=21))

@@ -39,6 +39,7 @@ from limelight_service.ipc.boundary import (
     GraphStatus,
     InferenceRequest,
     MapResult,
+    Reading,
     RowResult,
     SequenceResult,
     ServedModel,
@@ -124,6 +125,7 @@ sequences = of(
     finish_reason=st.sampled_from(FinishReason),
     score=floats,
 )
+readings = of(Reading, name=words, token_ids=arrays, texts=st.lists(words, max_size=3), log_probabilities=arrays)
 results = of(
     RowResult,
     outputs=st.dictionaries(words, arrays, max_size=2),
@@ -137,6 +139,7 @@ results = of(
     sequences=several(sequences),
     other_sequences=several(of(SequenceResult, maps=several(maps, 1), labels=several(labels, 1)), 2),
     reduce_nanoseconds=counts,
+    readings=several(readings, 2),
 )
 begun = of(GenerationBegun, seed=seeds, labels=several(labels))
 tokens = of(
@@ -212,7 +215,13 @@ rows = of(
     labels=several(prepared_labels).map(lambda sets: {each.name: each for each in sets}),
     truncated=st.booleans(),
 )
-hidden = of(HiddenRequest, names=several(words), positions=several(numbers), pooling=st.sampled_from(VectorPooling))
+hidden = of(
+    HiddenRequest,
+    names=several(words),
+    positions=several(numbers),
+    pooling=st.sampled_from(VectorPooling),
+    top_tokens=counts,
+)
 requests = of(
     InferenceRequest,
     model=words,

@@ -108,7 +108,14 @@ class JsonWriter:
         found["labelSet"] = it.label_set
         if hidden.positions:
             found["positions"] = hidden.positions
-        return found | {"vectors": self.tensor(hidden.vectors)}
+        if hidden.vectors is not None:
+            found["vectors"] = self.tensor(hidden.vectors)
+        if (read := hidden.reading) is not None:
+            found["tokensPerEntry"] = read.token_ids.shape[1]
+            found["tokenIds"] = read.token_ids.ravel().tolist()
+            found["tokens"] = read.texts
+            found["logProbabilities"] = singles(read.log_probabilities.ravel().tolist())
+        return found
 
     def prediction(self, prediction: Prediction, started: int, made: Iterable[Labels] = ()) -> dict[str, Any]:
         """Write a `Prediction`. made: further label sets. started: when encoding began, by `perf_counter_ns`."""

@@ -196,8 +196,14 @@ def _hidden(hidden: Hidden) -> Frame:
     small = pb.HiddenState(
         name=it.name, stack=it.stack, layer=it.layer, label_set=it.label_set, positions=hidden.positions
     )
+    if hidden.reading is not None:
+        small.tokens_per_entry = hidden.reading.token_ids.shape[1]
+        small.token_ids.extend(hidden.reading.token_ids.ravel().tolist())
+        small.tokens.extend(hidden.reading.texts)
+        small.log_probabilities.extend(hidden.reading.log_probabilities.ravel().tolist())
     frame = Frame(small.SerializeToString())
-    frame.put_tensor(pb.HiddenState.VECTORS_FIELD_NUMBER, hidden.vectors)
+    if hidden.vectors is not None:
+        frame.put_tensor(pb.HiddenState.VECTORS_FIELD_NUMBER, hidden.vectors)
     return frame
 
 

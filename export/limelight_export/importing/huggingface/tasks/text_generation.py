@@ -34,6 +34,8 @@ from limelight_models.cards.results import Written
 _TEXTS = ("The cat", "The cat sat on the mat and", "Attention shows which words a model looks at")
 # Output tokens, unless half of the model's positions are fewer.
 _MOST_NEW_TOKENS = 1024
+# Most tokens that the lens reads from a vector.
+_TOP_TOKENS = 20
 # The largest difference of scores and weights between a decoder's steps and the library's eager attention.
 _TOLERANCE = 2e-4
 
@@ -64,8 +66,9 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
     layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
     key_heads = int(getattr(config, "num_key_value_heads", None) or heads)
     head_size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+    top_tokens = min(_TOP_TOKENS, int(config.vocab_size))
     model = load_model(checkpoint, "AutoModelForCausalLM", **architecture.options)
-    network = ImportedDecoder(model, layers).eval()
+    network = ImportedDecoder(model, layers, top_tokens).eval()
     written = Written(
         steps=output_steps(),
         tokenizer=tokenizer,
@@ -76,6 +79,7 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
         position="position",
         prompt=prompt,
         starts_with_prompt=True,
+        has_lens=True,
         states=cache_states(layers, key_heads, head_size),
     )
     tokens = prompt.tokens("prompt")
@@ -86,7 +90,7 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
         results=[written],
         maps=decoder_maps(layers, weights, prompt=tokens, steps=written.steps),
         hidden=[
-            HiddenStates(stack=stack, labels=labels, layers=layers, size=int(config.hidden_size))
+            HiddenStates(stack=stack, labels=labels, layers=layers, size=int(config.hidden_size), tokens=top_tokens)
             for stack, labels in (("prompt", tokens), ("decoder", written.steps))
         ],
     )

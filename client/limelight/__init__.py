@@ -76,6 +76,8 @@ if TYPE_CHECKING:
     from limelight.requests import Selection as Selection
     from limelight.saving import SavedMap as SavedMap
     from limelight.saving import save_maps as save_maps
+    from limelight.similarity import MaxSim as MaxSim
+    from limelight.similarity import maxsim as maxsim
     from limelight.speech import TimedWord as TimedWord
     from limelight.speech import word_times as word_times
     from limelight.streams import MapChunk as MapChunk
@@ -110,6 +112,7 @@ _MODULES = {
     ),
     "requests": "Attention Generation Hidden Selection",
     "saving": "SavedMap save_maps",
+    "similarity": "MaxSim maxsim",
     "speech": "TimedWord word_times",
     "streams": "MapChunk StreamEnd StreamStart StreamedMap put_together",
     "base.values": "Audio Document Graph Image Pair",

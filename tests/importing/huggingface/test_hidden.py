@@ -92,6 +92,20 @@ def test_states_of_an_encoder_equal_transformers_alone_and_in_company(
     assert [each.name for each in client.model("encoder").hidden] == list(together[0].hidden)
 
 
+def test_texts_are_compared_token_by_token(client: limelight.Client) -> None:
+    answers = client.predict("encoder", [{"text": each} for each in TEXTS[:2]], hidden=Hidden(layers=-1))
+    one, other = (next(iter(each.hidden.values())) for each in answers)
+    found = limelight.maxsim(one, other)
+    lengths = [np.linalg.norm(each.vectors, axis=1, keepdims=True) for each in (one, other)]
+    cosines = (one.vectors / lengths[0]) @ (other.vectors / lengths[1]).T
+    np.testing.assert_allclose(found.similarities, cosines, atol=1e-6)
+    assert found.score == pytest.approx(cosines.max(1).sum(), abs=1e-5)
+    np.testing.assert_array_equal(found.best, cosines.argmax(1))
+    assert limelight.maxsim(one, one).score == pytest.approx(len(one.vectors), abs=1e-5)
+    with pytest.raises(ValueError, match=r"not \[32\] and"):
+        limelight.maxsim(one.vectors[0], other)
+
+
 def test_states_come_over_http(running: Running, client: limelight.Client) -> None:
     body = {"instances": [{"inputs": {"text": {"text": TEXTS[0]}}}], "hidden": {"layers": [-1], "pooling": 1}}
     address = f"http://127.0.0.1:{running.server.http_port}/v1/models/encoder:predict"

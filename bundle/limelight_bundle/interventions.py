@@ -190,7 +190,9 @@ def intervened_bindings(bundle: bundle_pb2.Bundle) -> bundle_pb2.Bundle:
     names = {each.name for each in bundle.graphs}
     for each in made.maps:
         if (changed := intervened_graph(bundle, each.graph)) in names:
-            each.graph, each.gate = changed, ""
+            each.graph = changed
+            if each.HasField("probe"):  # a gate alone is of a map that is made of others, there too
+                each.gate = ""
             each.ClearField("probe")
             each.ClearField("projections")
     if bundle.HasField("generation"):

@@ -15,6 +15,7 @@ from limelight_bundle.checks.features import check_features
 from limelight_bundle.checks.operators import check_graph
 from limelight_bundle.errors import BundleError
 from limelight_bundle.files import Stamp, check_hashes, check_sizes, check_stamps, read_stamped
+from limelight_bundle.hidden import check_hidden, hidden_gates
 from limelight_bundle.interventions import intervened_graph
 from limelight_bundle.maps import DENSE_AXES
 from limelight_bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION, is_model_name, is_version
@@ -150,17 +151,19 @@ def _check_parts(bundle: bundle_pb2.Bundle) -> None:
     check_bounds(bundle)
     check_description(bundle)
     check_bindings(bundle)
+    check_hidden(bundle)
     outputs = {graph.name: frozenset(graph.outputs) for graph in bundle.graphs}
     for binding in bundle.maps:
         _check_optional_map(binding, outputs[binding.graph])
 
 
 def _optional_inputs(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
-    """List the inputs of a graph that request maps or change them."""
-    found = []
+    """List the inputs of a graph that request maps and hidden states, or change maps."""
+    found = [*filter(None, hidden_gates(bundle, graph).values())]
     for each in bundle.maps:
         if graph == intervened_graph(bundle, each.graph):
             found += [name for name in (each.head_scales, *each.weights_inputs) if name]
+            found += [each.gate] if each.gate and not each.HasField("probe") else []  # of a map that is made of others
         if each.graph == graph and each.gate:
             found.append(each.gate)
         if each.graph == graph and each.HasField("probe"):

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from limelight.predictions import ClassProbability as ClassProbability
     from limelight.predictions import Embedding as Embedding
     from limelight.predictions import GeneratedSequence as GeneratedSequence
+    from limelight.predictions import HiddenState as HiddenState
     from limelight.predictions import Number as Number
     from limelight.predictions import Prediction as Prediction
     from limelight.predictions import Provenance as Provenance
@@ -72,9 +73,12 @@ if TYPE_CHECKING:
     from limelight.predictions import TopTokens as TopTokens
     from limelight.requests import Attention as Attention
     from limelight.requests import Generation as Generation
+    from limelight.requests import Hidden as Hidden
     from limelight.requests import Selection as Selection
     from limelight.saving import SavedMap as SavedMap
     from limelight.saving import save_maps as save_maps
+    from limelight.similarity import MaxSim as MaxSim
+    from limelight.similarity import maxsim as maxsim
     from limelight.speech import TimedWord as TimedWord
     from limelight.speech import word_times as word_times
     from limelight.streams import MapChunk as MapChunk
@@ -105,11 +109,12 @@ _MODULES = {
     "loading": "load",
     "maps": "AttentionMap Edges",
     "predictions": (
-        "Box Boxes Classification ClassProbability Embedding GeneratedSequence Number Prediction Provenance Regression "
-        "Sequences Span Spans Tagging TopTokens"
+        "Box Boxes Classification ClassProbability Embedding GeneratedSequence HiddenState Number Prediction "
+        "Provenance Regression Sequences Span Spans Tagging TopTokens"
     ),
-    "requests": "Attention Generation Selection",
+    "requests": "Attention Generation Hidden Selection",
     "saving": "SavedMap save_maps",
+    "similarity": "MaxSim maxsim",
     "speech": "TimedWord word_times",
     "streams": "MapChunk StreamEnd StreamStart StreamedMap put_together",
     "tokens": "Tokenized",

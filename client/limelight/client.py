@@ -81,7 +81,8 @@ class Client(Connection):
         Args:
             inputs: values by input name, or the value alone where the model has one input: a text, a path, pixels, an
                 image of Pillow… (`limelight.base.values`).
-            options: version, truncate, outputs, seed, generation, max_classes; see `limelight.requests.PredictOptions`.
+            options: version, truncate, outputs, seed, generation, max_classes, hidden; see
+                `limelight.requests.PredictOptions`.
             timeout: time limit in seconds; None for the client's.
         """
         named = self._named(model, inputs, options.get("version", 0), timeout)

@@ -78,6 +78,19 @@ class OutputInfo(Record):
     summary: str
 
 
+@dataclass(frozen=True)
+class HiddenInfo(Record):
+    """Hidden states of one layer, which `limelight.Hidden` requests."""
+
+    name: str
+    stack: str
+    layer: int
+    """0 for the embeddings; the last is what the stack returns."""
+    label_set: str
+    size: int
+    """Size of a vector."""
+
+
 @dataclass(frozen=True, repr=False)
 class ResultInfo(Record):
     """A typed result of a model. Fields that do not apply to its kind are empty."""
@@ -253,6 +266,8 @@ class Model(Record):
     graphs: tuple[GraphInfo, ...]
     max_response_bytes: int
     """Largest answer that the server sends, in bytes."""
+    hidden: tuple[HiddenInfo, ...] = ()
+    """Hidden states, by stack, then layer."""
 
     def __repr__(self) -> str:
         parts: dict[str, Sequence[InputInfo | ResultInfo | MapInfo]] = {
@@ -340,6 +355,7 @@ def read_model(message: service_pb2.GetModelResponse) -> Model:
         bundle_digest=message.bundle_digest,
         graphs=tuple(_graph(each) for each in message.graphs),
         max_response_bytes=message.max_response_bytes,
+        hidden=tuple(HiddenInfo(each.name, each.stack, each.layer, each.label_set, each.size) for each in it.hidden),
     )
 
 

@@ -24,7 +24,7 @@ from limelight.archive import DOCUMENT, FORMAT
 from limelight.attended import Attended, SequenceAttention
 from limelight.labels import Grid, LabelSet, Region, check_columns
 from limelight.maps import AttentionMap, Edges
-from limelight.predictions import Prediction, Tagging
+from limelight.predictions import HiddenState, Prediction, Tagging
 from limelight.records import FrozenMapping, Record
 
 _RESULTS = (
@@ -33,7 +33,7 @@ _RESULTS = (
 )
 _TYPES: dict[str, type[Record]] = {
     **{each.__name__: each for each in (Attended, SequenceAttention, Prediction, AttentionMap, Edges, LabelSet)},
-    **{each.__name__: each for each in (Grid, Region, Tagging)},
+    **{each.__name__: each for each in (Grid, Region, Tagging, HiddenState)},
     **{name: getattr(predictions, name) for name in _RESULTS.split()},
 }
 # What reading the header of an array, JSON or a record of hostile content can raise.

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -232,6 +232,32 @@ Result: TypeAlias = Classification | Tagging | Spans | Boxes | Sequences | Embed
 Kind = TypeVar("Kind", Classification, Tagging, Spans, Boxes, Sequences, Embedding, Regression)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class HiddenState(Record):
+    """Vectors of a layer of the model, or the tokens that are read from them. `numpy.asarray(state)` is `vectors`."""
+
+    name: str
+    stack: str
+    """Part of the model: `encoder`, `prompt`, `decoder`."""
+    layer: int
+    """0 for the embeddings; the last is what the stack returns."""
+    label_set: str
+    """Name of the label set of the entries, in `Prediction.label_sets`."""
+    positions: tuple[int, ...]
+    """Indices of the entries of `vectors`; empty for all."""
+    vectors: NDArray[Any]
+    """[entry, feature], or [feature] if pooled; empty with `top_tokens`."""
+    tokens: tuple[tuple[str, ...], ...] = ()
+    """With `top_tokens`: those of each entry as the vocabulary writes them, most probable first."""
+    token_ids: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    """Their ids, [entry, place]."""
+    log_probabilities: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    """Natural logarithms of their probabilities, [entry, place]."""
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return as_array(self.vectors, dtype, copy)
+
+
 @dataclass(frozen=True)
 class Provenance(Record):
     """Origin and timing of an answer, in seconds."""
@@ -271,6 +297,8 @@ class Prediction(Record):
     """The seed used; the same instance with this seed gets the same answer. None if nothing
     was sampled."""
     provenance: Provenance
+    hidden: Mapping[str, HiddenState] = field(default_factory=FrozenMapping)
+    """Hidden states by name, as the option `hidden` selects them."""
 
     @property
     def label(self) -> str | None:
@@ -395,6 +423,7 @@ class Prediction(Record):
             },
             "label_sets": {name: each.to_dict() for name, each in self.label_sets.items()},
             "outputs": json_types(self.outputs),
+            "hidden": json_types(self.hidden),
             "truncated": self.truncated,
             "seed": self.seed,
             "provenance": json_types(self.provenance),
@@ -425,7 +454,8 @@ def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instan
     Raises:
         ValueError: a tensor, a result or a label set is inconsistent.
     """
-    check_count(len(message.results) + len(message.outputs), "results and outputs")
+    count = len(message.results) + len(message.outputs) + len(message.hidden)
+    check_count(count, "results, outputs and hidden states")
     entries = sum(map(_entries, message.results))
     if entries > _MOST_ENTRIES:
         raise ValueError(f"results have {entries} entries; at most {_MOST_ENTRIES} are read")
@@ -443,7 +473,25 @@ def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instan
         truncated=message.truncated,
         seed=message.seed if message.HasField("seed") else None,
         provenance=read_provenance(message.provenance),
+        hidden=FrozenMapping({each.name: _hidden(each) for each in message.hidden}),
     )
+
+
+def _hidden(message: service_pb2.HiddenState) -> HiddenState:
+    """Read a hidden state. Raises ValueError where vectors or columns do not fit together."""
+    name, positions, most, count = message.name, tuple(message.positions), message.tokens_per_entry, len(message.tokens)
+    described = (name, message.stack, message.layer, message.label_set, positions)
+    if not count:
+        vectors = to_array(message.vectors)
+        if vectors.ndim not in (1, 2) or (positions and vectors.ndim == 2 and len(vectors) != len(positions)):
+            raise ValueError(f"{name} has vectors {list(vectors.shape)} for {len(positions)} positions")
+        return HiddenState(*described, vectors)
+    if most < 1 or count % most or {len(message.token_ids), len(message.log_probabilities)} != {count}:
+        raise ValueError(f"{name} has {count} tokens, {most} of each entry, and other columns of another length")
+    tokens = tuple([tuple(message.tokens[place : place + most]) for place in range(0, count, most)])
+    ids = np.array(message.token_ids, np.int64).reshape(-1, most)
+    chances = np.array(message.log_probabilities, np.float32).reshape(-1, most)
+    return HiddenState(*described, np.zeros((0, 0), np.float32), tokens, ids, chances)
 
 
 def check_count(count: int, what: str) -> None:

@@ -101,6 +101,33 @@ class Attention(Selection):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Hidden:
+    """Hidden states to return; an empty field selects all. Negative indices count from the end."""
+
+    layers: Integers = ()
+    """0 for the embeddings, -1 for the last layer of each stack."""
+    stacks: Strings = ()
+    """Parts of the model: `encoder`, `prompt`, `decoder`."""
+    positions: Integers = ()
+    """Entries: tokens, patches, output steps."""
+    pooling: Literal["mean", "first", "last"] | None = None
+    """One vector in place of those of the entries."""
+    top_tokens: int = 0
+    """Tokens to read in place of each vector, most probable first (the logit lens of a decoder); 0 for vectors."""
+
+    def message(self) -> service_pb2.HiddenOptions:
+        """Build the protocol message."""
+        pooling = number_of(service_pb2.VectorPooling, self.pooling, what="pooling") if self.pooling else None
+        return service_pb2.HiddenOptions(
+            stacks=_strings(self.stacks, "stacks"),
+            layers=_integers(self.layers),
+            positions=_integers(self.positions),
+            pooling=pooling,
+            top_tokens=self.top_tokens,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Generation:
     """Options of generation; fields that are not set take the server's defaults."""
 
@@ -161,12 +188,14 @@ class PredictOptions(CallOptions, total=False):
         generation: options for generating models.
         max_classes: maximum number of classes of an instance (for tagging: of an entry; for boxes: of boxes), most
             probable first; 0 for all.
+        hidden: hidden states to return as `Prediction.hidden`; None for none.
     """
 
     outputs: Strings
     seed: Seeds
     generation: Generation | None
     max_classes: int
+    hidden: Hidden | None
 
 
 class AttendOptions(PredictOptions, total=False):
@@ -248,7 +277,7 @@ _GENERATION = frozenset(field.name for field in fields(Generation))
 _OPTIONS = {
     "predict": PredictOptions.__optional_keys__,
     "attend": AttendOptions.__optional_keys__,
-    "attend_stream": AttendOptions.__optional_keys__,
+    "attend_stream": AttendOptions.__optional_keys__ - {"hidden"},
     "generate": GenerateOptions.__optional_keys__,
     "predict_many": PredictManyOptions.__optional_keys__,
     "attend_many": AttendManyOptions.__optional_keys__,
@@ -288,6 +317,7 @@ def predict_request(
     seed: Seeds = None,
     generation: Generation | None = None,
     max_classes: int = 0,
+    hidden: Hidden | None = None,
 ) -> service_pb2.PredictRequest:
     """Build a request for predictions."""
     return service_pb2.PredictRequest(
@@ -297,6 +327,7 @@ def predict_request(
         outputs=_strings(outputs, "outputs"),
         generation=generation.message() if generation else None,
         max_classes=max_classes,
+        hidden=hidden.message() if hidden else None,
     )
 
 
@@ -312,6 +343,7 @@ def attend_request(
     seed: Seeds = None,
     generation: Generation | None = None,
     max_classes: int = 0,
+    hidden: Hidden | None = None,
     **attention: Any,
 ) -> _Attending:
     """Build a request for predictions with attention, in one answer or in chunks.
@@ -327,6 +359,7 @@ def attend_request(
         generation=generation.message() if generation else None,
         max_classes=max_classes,
         attention=Attention(**attention).options(),
+        **({"hidden": hidden.message()} if hidden else {}),
     )
 
 

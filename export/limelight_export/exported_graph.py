@@ -18,6 +18,7 @@ class ExportedGraph:
         optional_maps: by name of the map.
         packing_masks: inputs that are masks for token packing.
         interventions: of the graph for them, by name of the map.
+        gated: outputs that hold values only where their gate is open.
     """
 
     name: str
@@ -28,3 +29,4 @@ class ExportedGraph:
     optional_maps: Mapping[str, OptionalMap] = field(default_factory=dict)
     packing_masks: tuple[str, ...] = ()
     interventions: Mapping[str, Intervention] = field(default_factory=dict)
+    gated: tuple[str, ...] = ()

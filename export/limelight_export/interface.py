@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from limelight.v1 import attention_pb2, model_pb2
+from limelight_bundle.hidden import hidden_outputs
 from limelight_bundle.interventions import edge_tensors
 from limelight_bundle.maps import DENSE_AXES, map_key, map_quantities, nested_mask_name
 from limelight_bundle.rows import BoundTensor, joined_dimensions
@@ -74,14 +75,14 @@ def input_specs(card: Card) -> list[TensorSpec]:
 
 
 def output_specs(card: Card) -> list[TensorSpec]:
-    """List the outputs of a single-pass model: its outputs, its maps, and the indices of their edges.
+    """List the outputs of a single-pass model: its outputs, hidden states, maps, and the indices of their edges.
 
     Raises:
         ExportError: two tensors have the same name.
     """
     joined = joined_axes(card)
     outputs = []
-    for each in card.description.outputs:
+    for each in raw_outputs(card):
         axes = tuple(map(_axis, each.dimensions))
         whole = axes if axes and axes[0] in joined else (BATCH, *axes)
         outputs.append(TensorSpec(each.name, DTYPES[each.data_type], whole))
@@ -99,6 +100,21 @@ def output_specs(card: Card) -> list[TensorSpec]:
             f"{sorted(clash)}: each is the name of two tensors among outputs, maps, edge indices and inputs; rename one"
         )
     return specs
+
+
+def raw_outputs(card: Card) -> list[model_pb2.OutputDescription]:
+    """List the outputs that are no maps, hidden states last."""
+    return [*card.description.outputs, *hidden_outputs(card.description)]
+
+
+def hidden_names(card: Card) -> list[str]:
+    """List the names of the hidden states."""
+    return [each.name for each in card.description.hidden]
+
+
+def gated_names(card: Card) -> list[str]:
+    """List the outputs of a single pass that are computed only on request: hidden states, and maps made of maps."""
+    return [*hidden_names(card), *card.derived_maps]
 
 
 def map_keys(card: Card) -> list[str]:
@@ -198,6 +214,8 @@ def optional_map_axes(card: Card) -> dict[str, Axes]:
     """
     found = {}
     for each in card.description.maps:
+        if each.name in card.derived_maps:
+            continue
         if map_axes(card, each.name) == DENSE_AXES and each.form == model_pb2.MAP_FORM_DENSE:
             spec = map_spec(card, each)
             sizes = [axis if isinstance(axis, int) else max_sizes(card)[axis] for axis in spec.axes[1:]]
@@ -280,9 +298,11 @@ class IntervenedMap:
 
 
 def intervened_maps(card: Card) -> dict[str, IntervenedMap]:
-    """Return the maps that may be intervened on: those without features."""
+    """Return the maps that may be intervened on: those without features, and not made of others."""
     found = {}
     for each in card.description.maps:
+        if each.name in card.derived_maps:
+            continue
         axes, bound = set(map_axes(card, each.name)), card.bound()
         if axes == {bundle_pb2.AXIS_EDGE, bundle_pb2.AXIS_HEAD} and edge_tensors(card.bundle()):
             found[each.name] = IntervenedMap(each.heads)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Answer:
-    """Output of a network: raw outputs and maps, by the names of its card, each with the batch as first axis.
+    """Output of a network: raw outputs, hidden states among them, and maps, by the names of its card, batch first.
 
     Maps are [batch, head, query, key(, feature)]. What belongs to the nodes and edges of joined graphs has no batch
     axis: outputs [node, …], maps [edge, head]. signals: what a network's own objective reads, in training only.
@@ -35,12 +35,13 @@ class StepAnswer:
 
     scores: [batch, token], before softmax; `limelight_models.cards.results.NEVER` for a token that may not follow.
     states: by the `output` names of the card's generation; of one that grows, the new entry alone. maps: [batch, head,
-    key(, feature)], without query axis.
+    key(, feature)], without query axis. hidden: [batch, feature], by the names of the card.
     """
 
     scores: Tensor
     states: Mapping[str, Tensor]
     maps: Mapping[str, Tensor]
+    hidden: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class Network(nn.Module, ABC):
@@ -71,6 +72,14 @@ class GeneratingNetwork(Network):
     @abstractmethod
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
         """Inputs of the steps, and the initial states, by name."""
+
+    def lens(self, vectors: Tensor, is_last: Tensor) -> tuple[Tensor, Tensor]:
+        """Read the most probable tokens from hidden states; for a card that states it.
+
+        Shapes: vectors [vector, feature], is_last BOOL [vector], of a last layer -> tokens INT64 [vector, place] and
+            their log-probabilities, most probable first.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:

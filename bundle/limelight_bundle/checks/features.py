@@ -35,6 +35,8 @@ FEATURES: Mapping[str, _IsUsed] = {
     "span-parts": lambda bundle: any(each.spans.part for each in bundle.description.results),
     "no-span": lambda bundle: any(each.spans.first_token_is_none for each in bundle.description.results),
     "boxes": lambda bundle: any(each.HasField("boxes") for each in bundle.description.results),
+    "hidden-states": lambda bundle: bool(bundle.hidden or bundle.description.hidden),
+    "lens": lambda bundle: bool(bundle.generation.lens),
     "selected-entries": lambda bundle: any(
         each.classes.words or each.classes.HasField("token_id") for each in bundle.description.results
     ),
@@ -57,6 +59,8 @@ KNOWN_FEATURES = frozenset(
         "span-parts",
         "no-span",
         "boxes",
+        "hidden-states",
+        "lens",
         "selected-entries",
         "starts-with-prompt",
         "end-tokens",

@@ -80,6 +80,9 @@ def _print_model(model: Model) -> None:
         print(f"classes: {shown}{', …' if len(model.classes) > 20 else ''} ({len(model.classes)})")
     for result in (result for result in model.results if result.kind == "boxes"):
         print(f"boxes: {result.name}, of a probability above {result.threshold:g}")
+    for stack in dict.fromkeys(each.stack for each in model.hidden):
+        layers = [each for each in model.hidden if each.stack == stack]
+        print(f"hidden states: {stack}, layers 0 to {len(layers) - 1} of {counted(layers[0].size, 'number')}")
     for target in (target for result in model.results for target in result.targets):
         print(f"number: {target.name}{f' in {target.unit}' if target.unit else ''}")
     for metric in model.metrics:

@@ -12,7 +12,7 @@ from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
 from limelight_bundle.wire import DTYPES
 from limelight_export.errors import ExportError
-from limelight_export.interface import BATCH, map_axes
+from limelight_export.interface import BATCH, hidden_names, map_axes
 from limelight_models.cards.card import Card
 
 # The axis of a cache's entries; spare entries of a cache; the value of unwritten entries.
@@ -36,6 +36,9 @@ class GenerationRunner(Protocol):
         prompt.
         """
 
+    def lens(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the tokens that the head reads from hidden states; called only where the card has a lens."""
+
     def step(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Return the scores, states and maps of one decode step."""
 
@@ -48,7 +51,7 @@ class GenerationTrace:
         encoded: outputs of the encoder, by name.
         prefilled: states after the prompt, by state output, and maps over the prompt, by name.
         tokens: [batch, step].
-        scores: [batch, step, token].
+        of_steps: outputs and hidden states of the steps, [batch, step, …] each, by name.
         maps: [batch, head, 1, key] (+ feature) for each step.
         states: for each step, by state output.
     """
@@ -56,7 +59,7 @@ class GenerationTrace:
     encoded: Mapping[str, Array]
     prefilled: Mapping[str, Array]
     tokens: Array
-    scores: Array
+    of_steps: Mapping[str, Array]
     maps: Mapping[str, Sequence[Array]]
     states: Mapping[str, Sequence[Array]]
 
@@ -117,11 +120,12 @@ def run_generation(
         if last:
             break
     names = [each.name for each in card.description.maps if each.name in answers[0]]
+    stacked = [name for name in (generation.scores_output, *hidden_names(card)) if name in answers[0]]
     return GenerationTrace(
         encoded,
         prefilled,
         np.stack(tokens, axis=1),
-        np.stack([each[generation.scores_output] for each in answers], axis=1),
+        {name: np.stack([each[name] for each in answers], axis=1) for name in stacked},
         {name: [canonical(each[name], map_axes(card, name)) for each in answers] for name in names},
         {state.output: [each[state.output] for each in answers] for state in generation.states},
     )

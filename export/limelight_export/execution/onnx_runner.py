@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from onnx import ModelProto, TensorProto
 
 from limelight.base import installing
@@ -16,6 +17,7 @@ from limelight_bundle.values import Array
 from limelight_export.errors import ExportError
 from limelight_export.execution.external_weights import graph_files
 from limelight_export.exported_graph import ExportedGraph
+from limelight_export.surgery.gated_outputs import gate_name
 from limelight_models.cards.card import Card
 
 _THREADS = 2
@@ -79,6 +81,7 @@ class GraphSession:
         for optional_map in self.graph.optional_maps.values() if requests is None else ():
             feeds |= optional_map.request_weights()
         feeds |= requests or {}
+        feeds |= {gate_name(name): np.array(True) for name in self.graph.gated}
         names = [spec.name for spec in self.graph.outputs]
         names += dict.fromkeys(name for each in self.graph.optional_maps.values() for name in each.outputs)
         try:

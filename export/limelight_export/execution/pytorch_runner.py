@@ -10,7 +10,15 @@ from torch import Tensor
 from limelight_bundle.values import Array
 from limelight_export.errors import ExportError
 from limelight_export.execution.positional_modules import accepted_arguments, select_tensors
-from limelight_export.interface import check_rank, edge_index_names, map_keys, map_spec, output_specs
+from limelight_export.interface import (
+    check_rank,
+    edge_index_names,
+    hidden_names,
+    map_keys,
+    map_spec,
+    output_specs,
+    raw_outputs,
+)
 from limelight_models.cards.card import Card
 from limelight_models.network import GeneratingNetwork, Network, PromptedNetwork, StepAnswer
 
@@ -47,7 +55,7 @@ def run_model(model: Network, card: Card, tensors: Mapping[str, Array]) -> dict[
     taken = accepted_arguments(model.forward, list(tensors))
     with torch.no_grad():
         answer = model(**to_tensors({name: tensors[name] for name in taken}))
-    outputs = [each.name for each in card.description.outputs]
+    outputs = [each.name for each in raw_outputs(card)]
     maps = map_keys(card)
     edges = edge_index_names(card)
     arrays = {
@@ -76,7 +84,7 @@ class PyTorchGenerationRunner:
         return {name: tensor.numpy() for name, tensor in answer.items()}
 
     def prefill(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Prefill the prompt, and return the states, and the maps that the model gives over it."""
+        """Prefill the prompt, and return the states, and the maps and hidden states that the model gives of it."""
         if not isinstance(self.model, PromptedNetwork):
             raise ExportError("a card with a prompt needs a PromptedNetwork")
         token, position = self.generation.token_input, self.generation.positions_input
@@ -84,11 +92,19 @@ class PyTorchGenerationRunner:
         with torch.no_grad():
             answer = self.model.prefill(given[token], given[position])
         states = [each.output for each in self.generation.states]
-        names = [*states, *(each.name for each in self.card.description.maps if each.name in answer)]
+        others = (*(each.name for each in self.card.description.maps), *hidden_names(self.card))
+        names = [*states, *(name for name in others if name in answer)]
         return _arrays(names, select_tensors(answer, names, "state"))
 
+    def lens(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """Read tokens from hidden states."""
+        given = to_tensors(tensors)
+        with torch.no_grad():
+            tokens, chances = self.model.lens(given["vectors"], given["is_last"])
+        return {"tokens": tokens.numpy(), "log_probabilities": chances.numpy()}
+
     def step(self, tensors: Mapping[str, Array], *, maps: Collection[str] | None = None) -> dict[str, Array]:
-        """Run one decode step, and return its scores, states and maps under the graph's names.
+        """Run one decode step, and return its scores, states, maps and hidden states under the graph's names.
 
         Args:
             maps: maps that the step must return; None for those that it returns.
@@ -106,6 +122,7 @@ class PyTorchGenerationRunner:
             self.generation.scores_output: answer.scores.numpy(),
             **_arrays(states, select_tensors(answer.states, states, "state")),
             **_arrays(maps, select_tensors(answer.maps, maps, "map")),
+            **{name: tensor.numpy() for name, tensor in answer.hidden.items()},
         }
         for each in self.card.description.maps:
             if each.name in arrays:

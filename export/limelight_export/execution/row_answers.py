@@ -9,7 +9,7 @@ from limelight_bundle.maps import MapWeights, bound_maps, canonical, cut, map_qu
 from limelight_bundle.rows import Labels, Row, cut_output, cut_outputs
 from limelight_bundle.values import Array
 from limelight_export.execution.generation import GenerationTrace
-from limelight_export.interface import joined_axes, map_axes, map_binding
+from limelight_export.interface import joined_axes, map_axes, map_binding, raw_outputs
 from limelight_models.cards.card import Card
 
 _GRAPH = "main"
@@ -30,9 +30,7 @@ def single_pass_answers(card: Card, answered: Mapping[str, Array], rows: Sequenc
     bundle.maps.extend(
         map_binding(card, each.name, quantity, _GRAPH) for each, quantity in map_quantities(card.description.maps)
     )
-    outputs = {
-        each.name: cut_outputs(answered[each.name], each.dimensions, rows, joined) for each in card.description.outputs
-    }
+    outputs = {each.name: cut_outputs(answered[each.name], each.dimensions, rows, joined) for each in raw_outputs(card)}
     maps = {each.key: each.rows(answered, rows) for each in bound_maps(bundle, _GRAPH, card.bound()).values()}
     return [
         RowAnswer(
@@ -46,8 +44,8 @@ def single_pass_answers(card: Card, answered: Mapping[str, Array], rows: Sequenc
 def generation_answer(card: Card, trace: GenerationTrace, row: Row, place: int) -> RowAnswer:
     """Return the answer to one row of a generation.
 
-    Outputs of the steps are stacked in front, and maps have the steps as queries. Outputs of the encoder are included
-    where the description has them.
+    Outputs of the steps are stacked in front, and maps have the steps as queries. Outputs of the encoder, and of the
+    graph that reads a prompt, are included where the description has them.
     """
     assert card.generation is not None
     steps = trace.tokens.shape[1]
@@ -61,17 +59,18 @@ def generation_answer(card: Card, trace: GenerationTrace, row: Row, place: int) 
             labels[labelled.name] = Labels(labelled.name, labelled.kind, before + steps - 1)
     generated_row = Row(row.tensors, row.sizes, labels)
     outputs = {}
-    for output in card.description.outputs:
-        if output.name == card.generation.scores_output:
-            outputs[output.name] = trace.scores[place]
-        else:
-            outputs[output.name] = cut_output(trace.encoded[output.name][place], output.dimensions, row.sizes)
+    read = {**trace.encoded, **trace.prefilled}
+    for output in raw_outputs(card):
+        if output.name in trace.of_steps:
+            outputs[output.name] = trace.of_steps[output.name][place]
+        elif output.name in read:  # a prompt that is empty but for its last token is not read ahead
+            outputs[output.name] = cut_output(read[output.name][place], output.dimensions, row.sizes)
     maps = {}
     for each in card.description.maps:
         if each.name in trace.maps:
             maps[each.name] = cut(trace.stacked_map(each.name)[place], each, labels, generated_row)
         else:
-            maps[each.name] = _cut_map(card, {**trace.encoded, **trace.prefilled}, each, generated_row, place)
+            maps[each.name] = _cut_map(card, read, each, generated_row, place)
     return RowAnswer(outputs, maps, tuple(int(token) for token in trace.tokens[place]))
 
 

@@ -11,6 +11,7 @@ from limelight_export.errors import ExportError
 from limelight_export.interface import Axes, AxisSize, IntervenedMap, TensorSpec
 from limelight_export.surgery.attention import expand_attention
 from limelight_export.surgery.derived_sizes import equals_size
+from limelight_export.surgery.gated_outputs import attach_outputs, declare_gates, detach_outputs
 from limelight_export.surgery.graph_values import PRODUCER, set_shape, strip_metadata
 from limelight_export.surgery.intervention_inputs import Intervention, declare_intervention
 from limelight_export.surgery.interventions import expand_interventions
@@ -35,6 +36,8 @@ def finalise(
     max_axis_size: int,
     optional_map_axes: Mapping[str, Axes] = MappingProxyType({}),
     intervened_maps: Mapping[str, IntervenedMap] = MappingProxyType({}),
+    gated: Sequence[str] = (),
+    derived: Sequence[str] = (),
 ) -> FinalisedModel:
     """Turn a traced model into the model that a bundle holds.
 
@@ -46,15 +49,20 @@ def finalise(
         max_axis_size: as `limelight_export.interface.max_axis_size` gives it.
         optional_map_axes: as `limelight_export.interface.optional_map_axes` gives it.
         intervened_maps: outputs that may be intervened on, of a graph that was traced for that.
+        gated: outputs that hold values only where a run requests them.
+        derived: those of them that are made of maps.
     Raises:
         ExportError: the exporter froze an axis of an input, or derived that an axis of an output is not the card's.
     """
     proto: onnx.ModelProto = onnx_ir.to_proto(model)
     strip_metadata(proto)
     shapes = {name: [axis if isinstance(axis, int) else 0 for axis in axes] for name, axes in optional_map_axes.items()}
+    detached = detach_outputs(proto, derived)  # else maps would seem to be read, and be computed for every run
     interventions = expand_interventions(proto, intervened_maps) if intervened_maps else {}
     optional_maps = expand_attention(proto, shapes, max_axis_size)
     packed = expand_token_packing(proto)
+    detached += detach_outputs(proto, [name for name in gated if name not in derived])
+    attach_outputs(proto, detached, optional_maps)
     del proto.graph.value_info[:]
     proto.producer_name, proto.producer_version = PRODUCER, ""
     _check_names(proto.graph.input, inputs, "inputs")
@@ -72,6 +80,7 @@ def finalise(
         declare_optional_map(proto, optional_map, optional_map_axes[name])
     for intervention in interventions.values():
         declare_intervention(proto, intervention)
+    declare_gates(proto, gated)
     return FinalisedModel(proto, optional_maps, packed, interventions)
 
 

@@ -12,6 +12,7 @@ from limelight_export.exported_graph import ExportedGraph
 from limelight_export.interface import (
     check_tensor,
     edge_index_names,
+    gated_names,
     input_specs,
     intervened_maps,
     joined_axes,
@@ -21,6 +22,7 @@ from limelight_export.interface import (
     max_sizes,
     optional_map_axes,
     output_specs,
+    raw_outputs,
 )
 from limelight_export.surgery.finalise import finalise
 from limelight_export.tracing.example_sizes import example_sizes
@@ -53,14 +55,20 @@ def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> 
     module = SinglePassModule(
         model,
         [spec.name for spec in inputs],
-        [each.name for each in card.description.outputs],
+        [each.name for each in raw_outputs(card)],
         map_keys(card),
         edge_index_names(card),
     )
     arguments = [torch.from_numpy(tensors[spec.name].copy()) for spec in inputs]
     traced = trace(module, arguments, inputs, [spec.name for spec in outputs], max_batch_sizes(card))
     finished = finalise(
-        traced, inputs, outputs, max_axis_size=max_axis_size(card), optional_map_axes=optional_map_axes(card)
+        traced,
+        inputs,
+        outputs,
+        max_axis_size=max_axis_size(card),
+        optional_map_axes=optional_map_axes(card),
+        gated=gated_names(card),
+        derived=card.derived_maps,
     )
     main = ExportedGraph(
         "main",
@@ -70,6 +78,7 @@ def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> 
         tuple(outputs),
         finished.optional_maps,
         finished.packing_masks,
+        gated=tuple(gated_names(card)),
     )
     maps = intervened_maps(card) if interventions else {}
     if not maps:
@@ -77,7 +86,15 @@ def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> 
     traced = trace(
         module, arguments, inputs, [spec.name for spec in outputs], max_batch_sizes(card), interventions=True
     )
-    changed = finalise(traced, inputs, outputs, max_axis_size=max_axis_size(card), intervened_maps=maps)
+    changed = finalise(
+        traced,
+        inputs,
+        outputs,
+        max_axis_size=max_axis_size(card),
+        intervened_maps=maps,
+        gated=main.gated,
+        derived=card.derived_maps,
+    )
     if not changed.interventions:
         return [main]
     second = replace(

@@ -27,12 +27,14 @@ from limelight_export.interface import (
     STEP,
     IntervenedMap,
     TensorSpec,
+    hidden_names,
     input_specs,
     intervened_maps,
     map_spec,
     max_axis_size,
     max_sizes,
     optional_map_axes,
+    raw_outputs,
 )
 from limelight_export.surgery.finalise import finalise
 from limelight_export.tracing.example_sizes import example_sizes, infer_axes
@@ -40,7 +42,8 @@ from limelight_export.tracing.trace import trace
 from limelight_models.cards.card import Card
 from limelight_models.network import Network, PromptedNetwork
 
-_STEP_PREFIX, _PREFILL_PREFIX = "step_", "prefill_"
+_STEP_PREFIX, _PREFILL_PREFIX, _LENS_PREFIX = "step_", "prefill_", "lens_"
+_VECTORS = 43  # of the lens; no other axis has this size
 # Entries of the KV caches at the two sizes; no other axis has these.
 _CACHE_SIZES = (49, 53)
 
@@ -82,6 +85,11 @@ def _traced_graphs(
         arguments += [example.prefilled[0][spec.name] for spec in example.prefill_inputs]
         outputs += [_PREFILL_PREFIX + spec.name for spec in example.prefill_outputs]
         modules.append(_prefill_part(example))
+    if lens := generation.lens and not maps:
+        specs += _add_prefix(example.lens_inputs, _LENS_PREFIX)
+        arguments += [example.read[spec.name] for spec in example.lens_inputs]
+        outputs += [_LENS_PREFIX + spec.name for spec in example.lens_outputs]
+        modules.append(_lens_part(example))
     largest = max_sizes(card)
     traced = trace(
         CombinedParts(runner.model, modules),
@@ -98,10 +106,12 @@ def _traced_graphs(
     graphs = [part(generation.step, step_inputs, example.step_outputs, _STEP_PREFIX)]
     if generation.prefill:
         graphs.append(part(generation.prefill, example.prefill_inputs, example.prefill_outputs, _PREFILL_PREFIX))
+    if lens:
+        graphs.append(part(generation.lens, example.lens_inputs, example.lens_outputs, _LENS_PREFIX))
     if generation.encoder:
         initial = {each.encoder_output for each in generation.states}
         needed = {spec.name for graph in graphs for spec in graph.inputs} | initial
-        needed |= {each.name for each in card.description.outputs} | {each.name for each in card.description.maps}
+        needed |= {each.name for each in (*raw_outputs(card), *card.description.maps)}
         encoded = [spec for spec in example.encoded if spec.name in needed]
         graphs.insert(0, part(generation.encoder, example.encode_inputs, encoded))
     return graphs
@@ -128,6 +138,7 @@ def _step_part(example: "_ExampleRuns", inputs: Sequence[TensorSpec]) -> ModelPa
             answer.scores,
             *select_tensors(answer.states, states, "state"),
             *select_tensors(answer.maps, maps, "map"),
+            *answer.hidden.values(),
         ]
 
     return ModelPart(run, tuple(spec.name for spec in inputs))
@@ -143,6 +154,11 @@ def _prefill_part(example: "_ExampleRuns") -> ModelPart:
         return select_tensors(found, names, "state or map")
 
     return ModelPart(run, tuple(spec.name for spec in example.prefill_inputs))
+
+
+def _lens_part(example: "_ExampleRuns") -> ModelPart:
+    model, names = example.runner.model, tuple(spec.name for spec in example.lens_inputs)
+    return ModelPart(lambda tensors: [*model.lens(*(tensors[name] for name in names))], names)
 
 
 class _ExampleRuns:
@@ -183,11 +199,28 @@ class _ExampleRuns:
         ]
         if generation.prefill:
             self._prefill(sizes)
+        if generation.lens:
+            self._lens()
         of_prompt = {spec.name: spec for spec in self.prefill_outputs} if generation.prefill else {}
         self.maps = {each.name for each in runner.card.description.maps} - {*encoded, *of_prompt}
         outputs = _specs([runner.step(each, maps=self.maps) for each in self.stepped], sizes)
         self.step_outputs = list(outputs.values())
         _check_outputs(runner.card, of_prompt | encoded | outputs, states)
+
+    def _lens(self) -> None:
+        """Read tokens from vectors."""
+        size = self.runner.card.description.hidden[-1].size
+        self.lens_inputs = [
+            TensorSpec("vectors", np.dtype(np.float32), ("vector", size)),
+            TensorSpec("is_last", np.dtype(np.bool_), ("vector",)),
+        ]
+        random = np.random.default_rng(0)
+        vectors = random.standard_normal((_VECTORS, size), dtype=np.float32)
+        self.read = {"vectors": vectors, "is_last": np.arange(_VECTORS) % 2 == 0}
+        self.lens_outputs = [
+            TensorSpec(name, array.dtype, ("vector", array.shape[1]))
+            for name, array in self.runner.lens(self.read).items()
+        ]
 
     def _prefill(self, sizes: Sequence[Mapping[str, int]]) -> None:
         """Prefill a prompt at both sizes. The begin token replaces the last token."""
@@ -311,6 +344,8 @@ def _extract_graph(
     specs = [inputs[place] for place in used]
     names = {spec.name for spec in outputs}
     optional = {} if maps else optional_map_axes(card)
+    # Of a step it is one vector, as cheap as an If.
+    gated = [] if prefix == _STEP_PREFIX else [each for each in hidden_names(card) if each in names]
     extracted = finalise(
         onnx_ir.Model(graph, ir_version=traced.ir_version),
         specs,
@@ -318,6 +353,7 @@ def _extract_graph(
         max_axis_size=max_axis_size(card),
         optional_map_axes={name: axes for name, axes in optional.items() if name in names},
         intervened_maps={name: each for name, each in maps.items() if name in names},
+        gated=gated,
     )
     return ExportedGraph(
         name,
@@ -328,4 +364,5 @@ def _extract_graph(
         extracted.optional_maps,
         extracted.packing_masks,
         extracted.interventions,
+        tuple(gated),
     )

@@ -9,9 +9,12 @@ from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
 from limelight_export.errors import ExportError
 from limelight_export.execution.row_answers import RowAnswer
-from limelight_export.interface import map_keys
+from limelight_export.interface import hidden_names, map_keys
 from limelight_models.cards.card import Card
 from limelight_models.cards.results import NEVER
+
+# Of hidden states, by the largest magnitude of a vector: ten times that of outputs.
+_STATE_TOLERANCE = 1e-4
 
 
 def possible_values(array: Array) -> Array:
@@ -38,7 +41,12 @@ class Comparison:
         """
         self.reference = reference
         self.tolerances = default_tolerances(map_keys(card))
-        self._allowed = Tolerances(self.tolerances, "CPUExecutionProvider")
+        # Between layers numbers are far larger than those that a norm makes of them, with the rounding of all layers.
+        states = [
+            bundle_pb2.Tolerance(name=name, absolute=_STATE_TOLERANCE, relative=10 * _STATE_TOLERANCE)
+            for name in hidden_names(card)
+        ]
+        self._allowed = Tolerances([*self.tolerances, *states], "CPUExecutionProvider")
         self._differences: dict[str, _Difference] = {}
 
     def compare_answers(self, actual: RowAnswer, expected: RowAnswer, case: str) -> None:

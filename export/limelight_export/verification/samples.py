@@ -57,7 +57,9 @@ def _sample(reference: Reference, card: Card, row: Row) -> Sample:
     if card.generation is None:  # scores of tokens may be minus infinity
         check_finite(answer, reference.name)
     check_maps(card, answer)
-    return Sample(row.tensors, answer.outputs, answer.maps, answer.token_ids)
+    # Hidden states would make the file as large as the weights of a small model.
+    outputs = {each.name: answer.outputs[each.name] for each in card.description.outputs}
+    return Sample(row.tensors, outputs, answer.maps, answer.token_ids)
 
 
 def _answer(reference: Reference, card: Card, row: Row) -> RowAnswer:

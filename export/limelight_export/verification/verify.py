@@ -59,9 +59,23 @@ def verify(
         alone = card.single_rows and card.generation is None
         for batch in [[row] for row in rows] if alone else [rows]:
             check.compare(batch, name)
+    _compare_lens(graphs, reference, card, comparison)
     if largest_size and any(max_sizes(card).values()):
         check.compare(random_inputs.rows({BATCH: 1, **largest_sizes(card, largest_size)}), "a row of the largest size")
     return comparison
+
+
+def _compare_lens(graphs: Sequence[ExportedGraph], reference: Reference, card: Card, comparison: Comparison) -> None:
+    """Compare the log-probabilities that the lens reads from random vectors."""
+    graph = next((each for each in graphs if card.generation and each.name == card.generation.lens), None)
+    if graph is None:
+        return
+    shape = (_ROWS_PER_BATCH, int(graph.inputs[0].axes[1]))
+    vectors = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
+    tensors = {"vectors": vectors, "is_last": np.arange(len(vectors)) % 2 == 0}
+    expected = reference.generation_runner().lens(tensors)["log_probabilities"]
+    found = GraphSession(graph).run(tensors)["log_probabilities"]
+    comparison.compare_arrays("lens", found, expected, "random vectors")
 
 
 def compare_random_rows(

@@ -17,7 +17,8 @@ from limelight_bundle.wire import instance_to_wire
 from limelight_bundle.writer import write_bundle
 from limelight_export.execution.external_weights import graph_files
 from limelight_export.exported_graph import ExportedGraph
-from limelight_export.interface import map_binding
+from limelight_export.interface import hidden_names, map_binding
+from limelight_export.surgery.gated_outputs import gate_name
 from limelight_export.verification.compare_samples import observed_attention
 from limelight_export.verification.comparison import Comparison
 from limelight_export.writing.library_versions import library_versions
@@ -92,6 +93,9 @@ def _bundle(exported: ExportedModel) -> bundle_pb2.Bundle:
     bundle.maps.extend(
         _map_binding(exported, each.name, quantity) for each, quantity in map_quantities(description.maps)
     )
+    for name in hidden_names(card):
+        graph = next(graph for graph in exported.graphs if any(spec.name == name for spec in graph.outputs))
+        bundle.hidden.add(name=name, graph=graph.name, gate=gate_name(name) if name in graph.gated else "")
     bundle.tolerances.extend(exported.comparison.tolerances)
     bundle.parity.extend(exported.comparison.parity())
     bundle.library_versions.update(library_versions())
@@ -116,6 +120,8 @@ def _map_binding(exported: ExportedModel, name: str, quantity: attention_pb2.Qua
     key = map_key(name, quantity)
     graph = next(graph for graph in exported.graphs if any(spec.name == key for spec in graph.outputs))
     binding = map_binding(exported.card, name, quantity, graph.name)
+    if key in graph.gated:
+        binding.gate = gate_name(key)
     if key in graph.optional_maps:
         graph.optional_maps[key].fill_binding(binding)
     for each in exported.graphs:

@@ -27,7 +27,7 @@ class Card:
     edge.
     generation: for models that generate; graph names are `encoder` and `step`.
     tensors: how each tensor is put into a batch. noise: inputs that are drawn at random. written: as `generation`, for
-    PyTorch. single_rows: as `Bundle.single_rows`.
+    PyTorch. single_rows: as `Bundle.single_rows`. derived_maps: names of those that are made of other maps.
     """
 
     description: model_pb2.ModelDescription
@@ -38,6 +38,7 @@ class Card:
     files: Mapping[str, str] = field(default_factory=dict)
     generation: bundle_pb2.Generation | None = None
     noise: tuple[bundle_pb2.NoiseInput, ...] = ()
+    derived_maps: tuple[str, ...] = ()
     written: Written | None = None
     single_rows: bool = False
 

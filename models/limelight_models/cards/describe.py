@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from limelight.v1 import model_pb2
 from limelight_bundle.v1 import bundle_pb2
 from limelight_models.cards.card import Card
+from limelight_models.cards.hidden import HiddenStates
 from limelight_models.cards.inputs import Input, Noise
 from limelight_models.cards.labels import LabelSet
 from limelight_models.cards.maps import Map
@@ -24,6 +25,7 @@ def describe(
     name: str = "",
     citation: Citation | None = None,
     noise: Sequence[Noise] = (),
+    hidden: Sequence[HiddenStates] = (),
     config: object = None,
     max_characters: int = 0,
     max_pixels: int = 0,
@@ -32,6 +34,7 @@ def describe(
     """The card of a model; the first result says what it does. Label sets: of inputs, of results, then of maps.
 
     outputs: raw outputs that no result is read from.
+    hidden: stacks whose hidden states are put out; their label sets are those of inputs, results or maps.
     config: has the limits that are not given, `max_characters` and `max_pixels`, where the model has them.
 
     Raises: ValueError where there is neither a result nor an output, or two different label sets or files have the same
@@ -65,6 +68,7 @@ def describe(
             max_pixels=max_pixels or getattr(config, "max_pixels", 0),
             max_audio_seconds=max_audio_seconds,
         ),
+        hidden=[state for each in hidden for state in each.describe()],
         taxonomy=taxonomy.describe(),
         citation=None if citation is None else citation.describe(),
     )
@@ -79,6 +83,7 @@ def describe(
         tensors=tuple(tensor.binding() for each in inputs for tensor in each.tensors),
         generation=generation,
         noise=tuple(each.describe() for each in noise),
+        derived_maps=tuple(map_name for map_name, each in maps.items() if each.derived),
         written=written,
     )
 

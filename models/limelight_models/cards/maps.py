@@ -27,7 +27,7 @@ class Map:
     there is one. nested: keys are those of their query, [batch, head, query, key of it]. edges: for [edge, head], the
     names in `Answer.edges` of each edge's query and key. of_heads, of_features: what those axes count, where their
     entries have names. part: a row is a part of a distribution (over a document, of
-    which a sentence is shown), so it does not sum to 1.
+    which a sentence is shown), so it does not sum to 1. derived: it is made of other maps, and only on request.
     """
 
     weights: Weights
@@ -40,6 +40,7 @@ class Map:
     of_heads: LabelSet | None = None
     of_features: LabelSet | None = None
     part: bool = False
+    derived: bool = False
     summary: str = ""
 
     @property

@@ -313,6 +313,7 @@ class Written(Result):
     input that goes in before anything is put out, read at once; a decoder without one has an encoder.
     starts_with_prompt: the begin token is not put in front of the prompt. more_ends: tokens that end a sequence, beside
     `end`. steps_before_target: steps in front of a target, whose tokens the model chooses; `end` then follows it.
+    has_lens: the network reads tokens from hidden states.
     """
 
     steps: LabelSet
@@ -330,6 +331,7 @@ class Written(Result):
     starts_with_prompt: bool = False
     more_ends: Sequence[int] = ()
     steps_before_target: int = 0
+    has_lens: bool = False
 
     @classmethod
     def by(cls, config: Any, tokenizer: Tokenizer, **more: Any) -> "Written":
@@ -377,6 +379,7 @@ class Written(Result):
             encoder="" if self.prompt else "encoder",
             prefill="prefill" if self.prompt else "",
             step="step",
+            lens="lens" if self.has_lens else "",
             token_input="token",
             scores_output=self.scores,
             states=[each.describe() for each in self.states],

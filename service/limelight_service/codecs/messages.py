@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight_bundle.errors import InputError, Path
 from limelight_bundle.wire import to_array
+from limelight_service.attention.hidden import HiddenOptions, VectorPooling
 from limelight_service.attention.options import (
     LONGEST_NAME,
     MOST_INDICES,
@@ -78,6 +79,14 @@ _STRATEGIES = {
 }
 
 
+_VECTOR_POOLINGS = {
+    service_pb2.VECTOR_POOLING_UNSPECIFIED: VectorPooling.NONE,
+    service_pb2.VECTOR_POOLING_MEAN: VectorPooling.MEAN,
+    service_pb2.VECTOR_POOLING_FIRST: VectorPooling.FIRST,
+    service_pb2.VECTOR_POOLING_LAST: VectorPooling.LAST,
+}
+
+
 @dataclass(frozen=True)
 class Attention:
     """The attention that a call asks for. options: None for none. limit: bytes of the answer; 0 for the server's.
@@ -137,6 +146,22 @@ def unchecked_options(message: attention_pb2.AttentionOptions) -> Options:
         top_k=message.top_k,
         encoding=_ENCODINGS[message.encoding],
         sequences=message.sequences or 1,
+    )
+
+
+def hidden_options(message: service_pb2.HiddenOptions) -> HiddenOptions:
+    """Check and translate the options of hidden states. Raises: InputError naming the option."""
+    for name in ("stacks", "layers", "positions"):
+        count = len(getattr(message, name))
+        if count > MOST_INDICES:
+            raise InputError(("hidden", name), f"has {count} entries; at most {MOST_INDICES} are allowed")
+    if message.top_tokens < 0:
+        raise InputError(("hidden", "top_tokens"), f"is {message.top_tokens}; it may be 0 (for vectors) or more")
+    if message.pooling not in _VECTOR_POOLINGS:
+        raise InputError(("hidden", "pooling"), f"has no value {message.pooling}")
+    pooling = _VECTOR_POOLINGS[message.pooling]
+    return HiddenOptions(
+        tuple(message.stacks), tuple(message.layers), tuple(message.positions), pooling, message.top_tokens
     )
 
 

@@ -9,12 +9,13 @@ from typing import Protocol
 from limelight_bundle.descriptions import ModelDescription
 from limelight_bundle.maps import MapPart, ProjectedSize
 from limelight_bundle.rows import Labels, Row
+from limelight_bundle.values import Array
 from limelight_service.engine.jobs import AdmittedCall, Job, RowEvent
 from limelight_service.engine.policy import Policy
 from limelight_service.engine.shapes import Shape
 from limelight_service.engine.types import GenerationSettings, MapKey, Query
 from limelight_service.engine.watch import RunLimit
-from limelight_service.ipc.boundary import GraphStatus
+from limelight_service.ipc.boundary import GraphStatus, Reading
 
 _SEED_BITS = 64
 # Seconds for which rows of a continuous batch wait for the readers of others.
@@ -109,6 +110,7 @@ class Model:
         input_labels: label sets of a row's input steps before anything is generated, by name.
         limits: of the runs of each graph.
         chunks: computes the model's maps chunk by chunk, scheduled as a model of its own; None in that one itself.
+        read_tokens: reads so many tokens from each vector of hidden states; None where the bundle has no lens.
         shrink: gives back memory that the runtime has kept of its largest batches.
         first_run: what a sample took, once the model is warmed up.
     """
@@ -131,6 +133,7 @@ class Model:
     input_labels: Callable[[Row], dict[str, Labels]] = no_labels
     limits: tuple[RunLimit, ...] = ()
     chunks: "Model | None" = None
+    read_tokens: Callable[[Mapping[str, Array], int], tuple[Reading, ...]] | None = None
     shrink: Callable[[], None] = lambda: None
     first_run: FirstRun = field(default_factory=FirstRun)
 

@@ -67,6 +67,7 @@ def open_model(
         continuous_batch=runner.continuous_batch if isinstance(runner, Generation) else None,
         input_labels=runner.input_labels if isinstance(runner, Generation) else no_labels,
         limits=tuple(limits.values()),
+        read_tokens=runner.lens.read if isinstance(runner, Generation) and runner.lens else None,
         shrink=partial(_shrink, tuple(sessions.values())),
     )
     chunks = replace(

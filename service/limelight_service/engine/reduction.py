@@ -1,15 +1,17 @@
 """From raw answers to what leaves an engine: maps selected, reduced and encoded, on the thread that computed them."""
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from limelight_bundle.rows import Labels, Row
+from limelight_bundle.values import Array
+from limelight_service.attention.hidden import HiddenRequest
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.engine.attention.apply import apply
 from limelight_service.engine.attention.part import Finished
 from limelight_service.engine.types import Answer, SequenceMaps, Step
-from limelight_service.ipc.boundary import MapResult, RowResult, SequenceResult, TokenResult
+from limelight_service.ipc.boundary import MapResult, Reading, RowResult, SequenceResult, TokenResult
 
 
 def row_result(
@@ -18,6 +20,8 @@ def row_result(
     plan: AttentionPlan | None,
     *,
     outputs: Collection[str],
+    hidden: HiddenRequest | None = None,
+    read: Callable[[Mapping[str, Array], int], tuple[Reading, ...]] | None = None,
     growing: Collection[str] = (),
     left_out: str = "",
 ) -> RowResult:
@@ -25,6 +29,8 @@ def row_result(
 
     Args:
         outputs: names of those that are wanted.
+        hidden: hidden states that are wanted; None for none.
+        read: reads tokens from hidden states.
         growing: label sets that grow with each generated token.
         left_out: maps whose queries are of this label set were told token by token.
 
@@ -40,8 +46,16 @@ def row_result(
         applied = apply(plan, answer.maps, answer.labels)
         maps, derived = _results(applied.maps), applied.labels.values()
         others = tuple([_sequence(answer, other, plan, growing) for other in answer.other_sequences])
+    found = {name: array for name, array in answer.outputs.items() if name in outputs}
+    readings: tuple[Reading, ...] = ()
+    if hidden is not None:
+        states = {name: hidden.reduced(answer.outputs[name], name) for name in hidden.names}
+        if hidden.top_tokens and read is not None:
+            readings = read(states, hidden.top_tokens)
+        else:
+            found |= states
     return RowResult(
-        outputs={name: array for name, array in answer.outputs.items() if name in outputs},
+        outputs=found,
         graph=answer.graph,
         batch_rows=answer.batch_rows,
         timing=answer.timing,
@@ -52,6 +66,7 @@ def row_result(
         sequences=answer.sequences,
         other_sequences=others,
         reduce_nanoseconds=time.perf_counter_ns() - started,
+        readings=readings,
     )
 
 

@@ -41,7 +41,8 @@ class Query:
         generation: of a generating model.
         sequences: for a generating model, how many of its hypotheses the maps are requested of.
         deadline: on the clock of `time.monotonic`; None for no limit.
-        outputs: names of the raw outputs of each step of a generating model; None for all.
+        outputs: names of the raw outputs of each step of a generating model, None for all; and of hidden states, which
+            are computed only if named.
         parts: the needed parts of some of the maps, one mapping a row, or none at all. The engine may compute more,
             which `MapWeights` tells.
     """

@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from limelight.v1 import model_pb2
 from limelight_bundle.errors import Path
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Array, Instance
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.frontend.options import CallOptions, Wanted
 from limelight_service.frontend.results import TypedResult
-from limelight_service.ipc.boundary import RowResult
+from limelight_service.ipc.boundary import Reading, RowResult
 from limelight_service.observability.counters import Snapshot
 
 if TYPE_CHECKING:
@@ -156,17 +157,30 @@ class Provenance:
 
 
 @dataclass(frozen=True)
+class Hidden:
+    """A hidden state. positions: indices of the entries; empty for all. vectors: [entry, feature], or [feature]; None
+    where tokens were read from them.
+    """
+
+    description: model_pb2.HiddenDescription
+    positions: Sequence[int]
+    vectors: Array | None
+    reading: Reading | None
+
+
+@dataclass(frozen=True)
 class Prediction:
     """The answer to one instance.
 
-    results: typed, by name, in the model's order. outputs: raw ones that were asked for. labels: label sets that its
-    results and maps refer to, by name: encoded where the inputs decide them, or as they are where the run does.
-    axes: every label set, as it is. derived_labels: those that groups and ranges make. result: as the engine gave it,
-    with the maps.
+    results: typed, by name, in the model's order. outputs: raw ones that were asked for. hidden: states that were.
+    labels: label sets that its results and maps refer to, by name: encoded where the inputs decide them, or as they are
+    where the run does. axes: every label set, as it is. derived_labels: those that groups and ranges make. result: as
+    the engine gave it, with the maps.
     """
 
     results: Mapping[str, TypedResult]
     outputs: Mapping[str, Array]
+    hidden: Sequence[Hidden]
     labels: Mapping[str, bytes | Labels]
     axes: Mapping[str, Labels]
     derived_labels: Sequence[Labels]

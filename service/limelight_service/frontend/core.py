@@ -23,6 +23,7 @@ from limelight_service.frontend.calls import (
     AnswerEncoder,
     CallRequest,
     CheckedCall,
+    Hidden,
     Inference,
     Prediction,
     PreparedInstance,
@@ -394,6 +395,7 @@ def _predicted(checked: CheckedCall, prepared: PreparedInstance, result: RowResu
     return Prediction(
         results={name: builder.build(answered, most) for name, builder in checked.model.builders.items()},
         outputs={name: result.outputs[name] for name in checked.wanted.outputs if name in result.outputs},
+        hidden=_hidden(checked, labels, result),
         labels={name: prepared.labels.get(name) or labels[name] for name in checked.wanted.labels},
         axes=labels,
         derived_labels=result.derived_labels,
@@ -411,6 +413,23 @@ def _predicted(checked: CheckedCall, prepared: PreparedInstance, result: RowResu
         ),
         result=result,
     )
+
+
+def _hidden(checked: CheckedCall, labels: Mapping[str, Labels], result: RowResult) -> Sequence[Hidden]:
+    wanted = checked.wanted.hidden
+    if wanted is None:
+        return ()
+    described = [checked.schema.hidden[name] for name in wanted.names]
+    readings = {each.name: each for each in result.readings}
+    return [
+        Hidden(
+            each,
+            wanted.places(labels[each.label_set].size, each.label_set),
+            result.outputs.get(each.name),
+            readings.get(each.name),
+        )
+        for each in described
+    ]
 
 
 @dataclass(slots=True)
@@ -435,6 +454,7 @@ def _inference(checked: CheckedCall, prepared: Sequence[PreparedInstance], call:
         deadline=call.deadline,
         tokens=wanted.tokens,
         steps=schema.steps(prepared[0].row, wanted.generation) if wanted.attention.key_groups else 0,
+        hidden=wanted.hidden,
     )
 
 

@@ -31,7 +31,7 @@ class ModelSchema:
     generate. growing: label sets that grow with each generated token. edge_dimensions: for each map that a graph gives
     as edges, the dimension that counts them; empty where none does. probed: maps of which single rows can be computed.
     projected: sizes of the projections that maps can be computed from. references: of attention signals, by map and
-    signal, those with thresholds. interventions: those that the model takes, by map.
+    signal, those with thresholds. hidden: hidden states by name. interventions: those that the model takes, by map.
 
     Raises: BundleError where the bundle's files are no longer what the engine loaded.
     """
@@ -50,6 +50,7 @@ class ModelSchema:
         self.maps: Sequence[model_pb2.MapDescription] = tuple(description.maps)
         # Not a cache of a method, which would keep an unloaded model until the next collection of cycles.
         self._planned = lru_cache(_MOST_PLANS)(partial(plan_attention, self.maps))
+        self.hidden = {each.name: each for each in description.hidden}
         self.outputs: Sequence[str] = tuple(each.name for each in description.outputs)
         sequence = _sequence(description)
         self.generates = bundle.HasField("generation")

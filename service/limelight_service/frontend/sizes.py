@@ -8,6 +8,7 @@ import numpy as np
 
 from limelight.v1 import model_pb2
 from limelight_bundle.errors import TooLargeError
+from limelight_bundle.hidden import hidden_outputs
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.wire import DTYPES
 from limelight_service.attention.options import HeadReduction
@@ -31,6 +32,9 @@ _FRAME = 512  # provenance, names and tags of one instance's answer
 _TOKEN = 96  # an output step among the labels: its text, rarely longer, its id and its place
 _TOP_TOKEN = 48  # one of the most probable tokens of a step: its text, rarely longer, its id and its log-probability
 _SEQUENCE_FRAME = 64
+_READ = 10 + 4 + 64  # a token that is read from a vector: its id, its probability, its text, rarely longer
+_MOST_READ = 1024  # vectors of an instance, each of which becomes a score for every token of the vocabulary
+_HIDDEN_FRAME = 96  # tags, label set and shape of a hidden state
 _MOST_BOUNDS = 1024  # that are kept for equal options: of so many different sizes
 _MOST_MEASURED = 4096  # maps of all instances, to find what would fit: a dozen ways, each of some microseconds a map
 
@@ -66,6 +70,7 @@ class AnswerSizes:
         self._schema = schema
         self._builders = builders
         self._outputs = {each.name: each for each in schema.description.outputs}
+        self._hidden = {each.name: each for each in hidden_outputs(schema.description)}
         self._by_sizes = all(each.by_sizes for each in builders.values())
 
     def bounds(self, row: Row, wanted: Wanted, *, streamed: bool) -> RowBounds:
@@ -139,6 +144,8 @@ class AnswerSizes:
             for name, each in self._outputs.items()
             if name in wanted.kept_outputs or not self._is_of_steps(each)
         )
+        if wanted.hidden is not None:
+            total += sum(self._output(self._hidden[name], row, steps) for name in wanted.hidden.names)
         sequences = 1 if plan is None else plan.options.sequences
         if plan is not None:
             projected = schema.projected if streamed else {}
@@ -223,7 +230,25 @@ class AnswerSizes:
             total += builder.size(row, of_sequences, wanted.max_classes) + len(name.encode()) + 16
         for name in wanted.outputs:
             total += self._output(self._outputs[name], row, steps) + len(name.encode()) + 64
-        return total + sum(of_sequences) * wanted.generation.top_logprobs * _TOP_TOKEN
+        total += sum(of_sequences) * wanted.generation.top_logprobs * _TOP_TOKEN
+        return total + self._hidden_states(row, wanted, steps)
+
+    def _hidden_states(self, row: Row, wanted: Wanted, steps: int) -> int:
+        """Bound the hidden states of a row's prediction. Raises: InputError for an entry that the row lacks."""
+        asked, total, read = wanted.hidden, 0, 0
+        for name in () if asked is None else asked.names:
+            assert asked is not None
+            each = self._schema.hidden[name]
+            entries = self._output(self._hidden[name], row, steps) // (4 * each.size)
+            if each.label_set in row.labels:  # else the run decides
+                asked.places(entries, each.label_set)
+            of_row = asked.top_tokens * _READ or each.size * 4
+            total += asked.rows(entries) * of_row + 10 * len(asked.positions) + 3 * len(name) + _HIDDEN_FRAME
+            read += asked.rows(entries) if asked.top_tokens else 0
+        if read > _MOST_READ:
+            much = f"reads {read} vectors of an instance; at most {_MOST_READ} are allowed"
+            raise TooLargeError("hidden.top_tokens", f"{much}: name fewer layers or positions, or pool")
+        return total
 
     def _labels(self, names: Sequence[str], measured: Measured, generation: GenerationSettings) -> int:
         """Bound label sets; of those that the run decides, by the steps."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from limelight_bundle.errors import InputError, TooLargeError
 from limelight_bundle.rows import Labels
+from limelight_service.attention.hidden import hidden_request, select_hidden
 from limelight_service.attention.members import check_to_come
 from limelight_service.attention.options import Options
 from limelight_service.attention.plan import AttentionPlan
@@ -31,7 +32,9 @@ def check_options(schema: ModelSchema, options: CallOptions, limit: int) -> Want
     plan = None if options.attention is None else schema.plan(options.attention)
     check_max_classes(options.max_classes)
     outputs = output_names(options.outputs, schema.outputs)
-    labels = schema.label_names(plan, options.label_sets)
+    hidden = None if options.hidden is None else select_hidden(schema.description.hidden, options.hidden)
+    label_sets = (*options.label_sets, *(each.label_set for each in hidden or ()))
+    labels = schema.label_names(plan, label_sets)
     return Wanted(
         outputs=outputs,
         generation=generation,
@@ -42,6 +45,7 @@ def check_options(schema: ModelSchema, options: CallOptions, limit: int) -> Want
         limit=min(limit, options.limit or limit),
         kept_outputs=schema.kept_outputs(outputs),
         tokens=frozenset(each.tensor for name, each in schema.input_steps.items() if name in labels and each.tensor),
+        hidden=None if hidden is None or options.hidden is None else hidden_request(hidden, options.hidden),
     )
 
 

@@ -72,8 +72,17 @@ class EngineHost:
             told = sequence_description(model.description).label_set if tells else ""
 
             def finish(index: int, answer: Answer) -> Any:
-                row, outputs = request.rows[index], request.outputs
-                return make(index, row_result(answer, row, plan, outputs=outputs, growing=growing, left_out=told))
+                result = row_result(
+                    answer,
+                    request.rows[index],
+                    plan,
+                    outputs=request.outputs,
+                    hidden=request.hidden,
+                    read=model.read_tokens,
+                    growing=growing,
+                    left_out=told,
+                )
+                return make(index, result)
 
             labels = request.rows[0].labels
             if tells and plan is not None and plan.key_groups:

@@ -60,7 +60,7 @@ class HostedModel:
             sequences=plan.options.sequences if plan is not None else 1,
             generation=request.generation,
             deadline=request.deadline,
-            outputs=request.outputs,
+            outputs=request.fetched,
         )
 
 

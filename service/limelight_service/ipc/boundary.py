@@ -13,6 +13,7 @@ import msgspec
 
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Array
+from limelight_service.attention.hidden import HiddenRequest
 from limelight_service.attention.options import HeadReduction, Options
 
 
@@ -69,6 +70,7 @@ class InferenceRequest:
     seeds: one for each row; None where the caller gave none.
     outputs: names of the raw outputs that the answer is made of.
     attention: what to compute of the maps; None for a prediction alone.
+    hidden: hidden states that come among the outputs; None for none.
     deadline: on the clock of `time.monotonic`; None for no limit.
     tokens: tensors of ids whose labels (`Row.tokens`) the engine needs.
     steps: the most of a row, where groups of keys may name some that are still to come.
@@ -84,6 +86,12 @@ class InferenceRequest:
     deadline: float | None = None
     tokens: frozenset[str] = frozenset()
     steps: int = 0
+    hidden: HiddenRequest | None = None
+
+    @property
+    def fetched(self) -> frozenset[str]:
+        """Names of the outputs and hidden states that a graph computes."""
+        return self.outputs if self.hidden is None else self.outputs.union(self.hidden.names)
 
 
 class MapResult(Record, frozen=True):
@@ -135,6 +143,18 @@ class Sequence(Record, frozen=True):
     top: TopTokens | None = None
 
 
+class Reading(Record, frozen=True):
+    """Tokens that the head reads from a hidden state.
+
+    token_ids, log_probabilities: [entry, place]. texts: likewise, in one list.
+    """
+
+    name: str
+    token_ids: Array
+    texts: list[str]
+    log_probabilities: Array
+
+
 class SequenceResult(Record, frozen=True):
     """The attention of one further sequence: maps and label sets that its own tokens decide."""
 
@@ -156,7 +176,7 @@ class RowResult(Record, frozen=True, tag=0):
     outputs: by name, cut to the row's own sizes. labels: sets that only running the model decides (output steps).
     derived_labels: sets of groups and ranges that the attention options make.
     seed: of what was drawn; None where nothing was. other_sequences: after the best one.
-    reduce_nanoseconds: spent on reducing and encoding maps.
+    reduce_nanoseconds: spent on reducing and encoding maps. readings: of hidden states, in the place of their vectors.
     """
 
     outputs: Mapping[str, Array]
@@ -170,6 +190,7 @@ class RowResult(Record, frozen=True, tag=0):
     sequences: tuple[Sequence, ...] = ()
     other_sequences: tuple[SequenceResult, ...] = ()
     reduce_nanoseconds: int = 0
+    readings: tuple[Reading, ...] = ()
 
 
 class GenerationBegun(Record, frozen=True, tag=1):

@@ -17,6 +17,7 @@ import numpy as np
 
 from limelight.v1 import attention_pb2
 from limelight_bundle.rows import Labels, Row
+from limelight_service.attention.hidden import HiddenRequest
 from limelight_service.attention.options import Grouping, Options
 from limelight_service.errors import ErrorRecord
 from limelight_service.ipc.boundary import (
@@ -64,6 +65,7 @@ class Submit(Wire, tag=0):
     deadline: float | None
     chunk_bytes: int
     steps: int
+    hidden: bytes = b""
 
 
 class Taken(Wire, tag=1):
@@ -227,6 +229,7 @@ def submit(call: int, mode: int, request: InferenceRequest, chunk_bytes: int = 0
         request.deadline,
         chunk_bytes,
         request.steps,
+        b"" if request.hidden is None else _encoder.encode(request.hidden),
     )
 
 
@@ -242,6 +245,7 @@ def request_of(message: Submit) -> InferenceRequest:
         _settings(message.generation),
         message.deadline,
         steps=message.steps,
+        hidden=msgspec.msgpack.decode(message.hidden, type=HiddenRequest) if message.hidden else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Imported encoders answer as transformers does with eager attention: outputs, every map, and rows of them."""
+"""Imported encoders answer as transformers does with eager attention: outputs, maps, rows of them, hidden states."""
 
 from collections.abc import Callable
 from functools import cache
@@ -51,16 +51,18 @@ def rows(lengths: list[int], vocabulary: int) -> tuple[Array, Array]:
     return random.integers(5, vocabulary, mask.shape) * mask, mask
 
 
-def eager(folder: Path, ids: Array, mask: Array) -> tuple[Array, list[Array]]:
-    """Answer by transformers, with the model's own padding id."""
+def eager(folder: Path, ids: Array, mask: Array) -> tuple[Array, list[Array], list[Array]]:
+    """Answer by transformers, with the model's own padding id: logits, maps, hidden states."""
     model = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
     with torch.no_grad():
         output = model(
             input_ids=torch.from_numpy(np.where(mask, ids, model.config.pad_token_id)),
             attention_mask=torch.from_numpy(mask.astype(np.int64)),
             output_attentions=True,
+            output_hidden_states=True,
         )
-    return output.logits.numpy(), [each.numpy() for each in output.attentions]
+    of_layers = ([each.numpy() for each in some] for some in (output.attentions, output.hidden_states))
+    return output.logits.numpy(), *of_layers
 
 
 def check(name: str, found: Array, expected: Array, *, is_map: bool = False) -> None:
@@ -76,8 +78,15 @@ def test_outputs_and_maps_equal_transformers(name: str, built: Built) -> None:
     for lengths in BATCHES:
         ids, mask = rows(lengths, 60)
         found = session.run({"token_ids": ids, "token_mask": mask})
-        logits, maps = eager(folder, ids, mask)
+        logits, maps, states = eager(folder, ids, mask)
         check("logits", found["logits"], logits)
+        assert len(states) == len(graph.gated) == len(maps) + 1
+        for layer, expected in enumerate(states):
+            for row, length in enumerate(lengths):
+                own, most = found[f"encoder.hidden.{layer}"][row, :length], np.abs(expected[row, :length]).max()
+                # Weights of ModernBERT are so large here that the residual stream reaches 300.
+                exact = 5e-5 if name.startswith("modernbert") else 1e-5
+                np.testing.assert_allclose(own / most, expected[row, :length] / most, atol=exact)
         assert len(maps) == sum(each.endswith(".self") for each in found)
         for layer, expected in enumerate(maps):
             for row, length in enumerate(lengths):

@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 
 from limelight.v1 import attention_pb2
 from limelight_bundle.rows import Labels, Row
+from limelight_service.attention.hidden import HiddenRequest, VectorPooling
 from limelight_service.attention.options import (
     Encoding,
     Group,
@@ -38,6 +39,7 @@ from limelight_service.ipc.boundary import (
     GraphStatus,
     InferenceRequest,
     MapResult,
+    Reading,
     RowResult,
     SequenceResult,
     ServedModel,
@@ -132,6 +134,7 @@ sequences = of(
     forced=counts,
     top=tops,
 )
+readings = of(Reading, name=words, token_ids=arrays, texts=st.lists(words, max_size=3), log_probabilities=arrays)
 results = of(
     RowResult,
     outputs=st.dictionaries(words, arrays, max_size=2),
@@ -145,6 +148,7 @@ results = of(
     sequences=several(sequences),
     other_sequences=several(of(SequenceResult, maps=several(maps, 1), labels=several(labels, 1)), 2),
     reduce_nanoseconds=counts,
+    readings=several(readings, 2),
 )
 begun = of(GenerationBegun, seed=seeds, labels=several(labels))
 tokens = of(
@@ -225,6 +229,13 @@ rows = of(
     truncated=st.booleans(),
     tokens=st.dictionaries(words, prepared_labels, max_size=2),
 )
+hidden = of(
+    HiddenRequest,
+    names=several(words),
+    positions=several(numbers),
+    pooling=st.sampled_from(VectorPooling),
+    top_tokens=counts,
+)
 requests = of(
     InferenceRequest,
     model=words,
@@ -237,6 +248,7 @@ requests = of(
     deadline=st.none() | floats,
     tokens=st.frozensets(words, max_size=3),
     steps=counts,
+    hidden=st.none() | hidden,
 )
 served = of(
     ServedModel,

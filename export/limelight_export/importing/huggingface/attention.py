@@ -33,14 +33,14 @@ _HARMLESS_ARGUMENTS = frozenset(
 def run_with_maps(model: nn.Module, **arguments: Any) -> tuple[Any, tuple[Tensor, ...]]:
     """Run a transformers model, and return its output and its self-attention maps. An export marks its attention.
 
-    Returns: the model's output, and a map [batch, head, query, key] for each layer in order.
+    Returns: the model's output, hidden states among it, and a map [batch, head, query, key] for each layer in order.
     Raises:
         ExportError: a module returns no weights, or computes attention with something that a marker cannot hold.
     """
     marked = is_marking()
     modules = marking_modules(model, arguments.get("attention_mask")) if marked else nullcontext()
     with using_attention(model, _MARKED if marked else _EAGER), modules:
-        output = model(**arguments, output_attentions=True, return_dict=True)
+        output = model(**arguments, output_attentions=True, output_hidden_states=True, return_dict=True)
     maps = output.attentions
     if not maps or any(each is None for each in maps):
         raise ExportError(f"{type(model).__name__} returns no attention weights")
@@ -48,9 +48,9 @@ def run_with_maps(model: nn.Module, **arguments: Any) -> tuple[Any, tuple[Tensor
 
 
 def run_eager(model: nn.Module, **arguments: Any) -> Any:
-    """Run a transformers model with its own eager attention; its output has the weights of every layer."""
+    """Run a transformers model with its own eager attention; its output has every layer's weights and hidden states."""
     with using_attention(model, _EAGER):
-        return model(**arguments, output_attentions=True, return_dict=True)
+        return model(**arguments, output_attentions=True, output_hidden_states=True, return_dict=True)
 
 
 @contextlib.contextmanager

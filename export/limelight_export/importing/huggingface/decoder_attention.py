@@ -63,14 +63,16 @@ _PASS: ContextVar[DecoderPass | None] = ContextVar("decoder pass", default=None)
 
 
 def run_decoder(model: nn.Module, run: DecoderPass, **arguments: Any) -> Any:
-    """Run a decoder, or a model with one, within a pass.
+    """Run a decoder, or a model with one, within a pass; its output has the hidden states.
 
     Raises:
         ExportError: a module computes attention with something that is not supported.
     """
     _register()
     with using_attention(model, _DECODING), _within(run):
-        return model(**arguments, past_key_values=_new_cache(), use_cache=True, return_dict=True)
+        return model(
+            **arguments, past_key_values=_new_cache(), use_cache=True, output_hidden_states=True, return_dict=True
+        )
 
 
 class PositionsOfPass(nn.Module):

@@ -1,7 +1,10 @@
 """A decoder of transformers as a network of this repository."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from limelight_export.importing.huggingface.decoder_attention import (
@@ -24,25 +27,33 @@ def output_map(layer: int) -> str:
     return f"decoder.{layer}.self"
 
 
+def named_states(stack: str, states: Iterable[Tensor]) -> dict[str, Tensor]:
+    """Name the hidden states of a stack, the embeddings' first, as `HiddenStates` does."""
+    return {f"{stack}.hidden.{layer}": each for layer, each in enumerate(states)}
+
+
 class ImportedDecoder(PromptedNetwork):
     """Prompt -> text, token by token, by a causal language model of transformers.
 
     Args:
         model: a decoder with its head, whose `base_model` is the decoder.
         layers: number of its layers.
+        tokens: number of tokens that the lens reads from a vector.
     """
 
-    def __init__(self, model: nn.Module, layers: int) -> None:
+    def __init__(self, model: nn.Module, layers: int, tokens: int) -> None:
         super().__init__()
         fix_rotary_frequencies(model)
         self.model = model
-        self._layers = layers
+        self._layers, self._tokens = layers, tokens
+        self._norm = _last_norm(model.base_model)  # type: ignore[arg-type]
 
     def prefill(self, token: Tensor, position: Tensor) -> Mapping[str, Tensor]:
-        """Read a prompt: its keys and values, and its maps."""
-        run = DecoderPass()
-        run_decoder(self.model.base_model, run, input_ids=token, position_ids=position)  # type: ignore[arg-type]
-        return kept_states(run) | {prompt_map(layer): weights for layer, weights in run.maps.items()}
+        """Read a prompt: its keys and values, its maps and its hidden states."""
+        run, decoder = DecoderPass(), self.model.base_model
+        output = run_decoder(decoder, run, input_ids=token, position_ids=position)  # type: ignore[arg-type]
+        maps = {prompt_map(layer): weights for layer, weights in run.maps.items()}
+        return kept_states(run) | maps | named_states("prompt", output.hidden_states)
 
     def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
         position = tensors["position"]
@@ -50,7 +61,17 @@ class ImportedDecoder(PromptedNetwork):
         run = DecoderPass(cache, position)
         output = run_decoder(self.model, run, input_ids=token[:, None], position_ids=position[:, None])
         maps = {output_map(layer): weights[:, :, 0] for layer, weights in run.maps.items()}
-        return StepAnswer(output.logits[:, 0], kept_states(run), maps)
+        states = named_states("decoder", (each[:, 0] for each in output.hidden_states))
+        return StepAnswer(output.logits[:, 0], kept_states(run), maps, states)
+
+    def lens(self, vectors: Tensor, is_last: Tensor) -> tuple[Tensor, Tensor]:
+        decoder: Any = self.model.base_model
+        if self._norm:
+            vectors = torch.where(is_last[:, None], vectors, decoder.get_submodule(self._norm)(vectors))
+        with _returning(decoder, vectors[:, None]):  # so that the head is the library's own, with its scales and caps
+            scores = self.model(input_ids=torch.zeros_like(is_last, dtype=torch.int64)[:, None], use_cache=False).logits
+        best = scores[:, 0].log_softmax(-1).topk(self._tokens)
+        return best.indices, best.values
 
     def forward(self, **tensors: Tensor) -> Answer:
         """Give scores after each token of a prompt, [batch, token, vocabulary], and the maps over it."""
@@ -59,6 +80,47 @@ class ImportedDecoder(PromptedNetwork):
         run = DecoderPass()
         output = run_decoder(self.model, run, input_ids=token, position_ids=places)
         return Answer({"scores": output.logits}, {prompt_map(layer): each for layer, each in run.maps.items()})
+
+
+def _last_norm(decoder: nn.Module) -> str:
+    """Find the norm behind the last layer of a decoder by what it returns; empty for none."""
+    made: list[tuple[str, Any]] = []
+    hooks = [
+        module.register_forward_hook(lambda _, __, output, name=name: made.append((name, output)))
+        for name, module in decoder.named_modules()
+        if type(module).__name__.endswith("Norm")
+    ]
+    try:
+        with torch.no_grad():
+            last = decoder(input_ids=torch.zeros((1, 2), dtype=torch.int64), use_cache=False).last_hidden_state
+    finally:
+        for each in hooks:
+            each.remove()
+    of_last = (name for name, output in reversed(made) if torch.equal(output.reshape(-1), last.reshape(-1)))
+    return next(of_last, "")
+
+
+class _Decoded:
+    """What a decoder returns, of which heads read the vectors; everything else is None."""
+
+    def __init__(self, vectors: Tensor) -> None:
+        self.last_hidden_state = vectors
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+    def __getitem__(self, place: int | slice) -> Any:
+        return (self.last_hidden_state,)[place]
+
+
+@contextlib.contextmanager
+def _returning(decoder: Any, vectors: Tensor) -> Iterator[None]:
+    """Let a decoder return vectors, as long as the block runs."""
+    decoder.forward = lambda *_, **__: _Decoded(vectors)
+    try:
+        yield
+    finally:
+        del decoder.forward
 
 
 def cache_states(layers: int, heads: int, head_size: int) -> list[State]:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from limelight_export.importing.huggingface.attention import run_with_maps
 from limelight_export.importing.huggingface.decoder_attention import DecoderPass, PositionsOfPass, run_decoder
-from limelight_export.importing.huggingface.imported_decoder import cached, kept_states, output_map
+from limelight_export.importing.huggingface.imported_decoder import cached, kept_states, named_states, output_map
 from limelight_models.cards.results import NEVER
 from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
 
@@ -48,7 +48,7 @@ class ImportedEncoderDecoder(GeneratingNetwork):
             decoder.embed_positions = PositionsOfPass(decoder.embed_positions)
 
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
-        """Give the encoder's maps, and what each layer of the decoder makes of its result."""
+        """Give the encoder's maps and hidden states, and what each layer of the decoder makes of its result."""
         output, maps = run_with_maps(self.model.get_encoder(), **self.source(tensors))
         run, memory = DecoderPass(), output.last_hidden_state
         begin = torch.full((memory.shape[0], 1), self._begin)
@@ -58,7 +58,8 @@ class ImportedEncoderDecoder(GeneratingNetwork):
             for layer, both in run.projected.items()
             for kind, each in zip(("keys", "values"), both, strict=True)
         }
-        return {source_map(layer): weights for layer, weights in enumerate(maps)} | projected
+        named = {source_map(layer): weights for layer, weights in enumerate(maps)}
+        return named | named_states("encoder", output.hidden_states) | projected
 
     def source(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return the arguments of the library's encoder."""
@@ -86,9 +87,10 @@ class ImportedEncoderDecoder(GeneratingNetwork):
         output = run_decoder(self.model, run, decoder_input_ids=token[:, None], encoder_outputs=(unread,))
         maps = {output_map(layer): weights[:, :, 0] for layer, weights in run.maps.items()}
         maps |= {cross_map(layer): weights[:, :, 0] for layer, weights in run.memory_maps.items()}
-        return StepAnswer(self.scores(output.logits[:, 0], tensors["position"]), kept_states(run), maps)
+        states = named_states("decoder", (each[:, 0] for each in output.decoder_hidden_states))
+        return StepAnswer(self.scores(output.logits[:, 0], tensors["position"]), kept_states(run), maps, states)
 
     def forward(self, **tensors: Tensor) -> Answer:
         """Give the encoder's maps."""
         encoded = self.encode(**tensors)
-        return Answer({}, {name: tensor for name, tensor in encoded.items() if not name.startswith(_MEMORY)})
+        return Answer({}, {name: tensor for name, tensor in encoded.items() if name.endswith(".self")})

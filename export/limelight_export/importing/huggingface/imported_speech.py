@@ -1,6 +1,7 @@
 """An encoder–decoder of transformers that writes what a recording says."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,4 +35,4 @@ class ImportedSpeech(ImportedEncoderDecoder):
         if not self._alignment:
             return answer
         heads = [answer.maps[cross_map(layer)][:, head] for layer, head in self._alignment]
-        return StepAnswer(answer.scores, answer.states, {**answer.maps, ALIGNMENT_MAP: torch.stack(heads, 1)})
+        return replace(answer, maps={**answer.maps, ALIGNMENT_MAP: torch.stack(heads, 1)})

@@ -7,7 +7,7 @@ packed again.
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,37 +17,50 @@ from limelight_export.importing.huggingface.architectures.architecture import Pa
 from limelight_models.attention.export_markers import is_marking
 from limelight_models.attention.token_packing import Packing
 
+# From the hidden states of a model's output to those of its tokens, [batch, token, feature].
+UnpackStates = Callable[[Sequence[Tensor]], list[Tensor]]
+
 
 @contextlib.contextmanager
-def packing_tokens(model: nn.Module, places: PackingPlaces | None, mask: Tensor) -> Iterator[None]:
+def packing_tokens(model: nn.Module, places: PackingPlaces | None, mask: Tensor) -> Iterator[UnpackStates]:
     """Pack the tokens of a batch while a model runs in an export; otherwise do nothing.
 
     Args:
         model: a model of transformers.
         places: None for a model without packing.
         mask: BOOL [batch, token], an input of the graph.
+    Yields: what unpacks the hidden states.
     """
     if places is None or not is_marking():
-        yield
+        yield list
         return
     packing = Packing(mask)
     base = getattr(model, str(model.base_model_prefix), model)
+    # What the modules between embeddings and last layer put out is packed. The last hidden state is so only in models
+    # whose last layers collect it themselves, before the hook unpacks what they return.
+    collected: list[Tensor] = []
     with ExitStack() as hooks:
         for name, module in base.named_modules():
             if re.fullmatch(places.packed, name):
                 hooks.callback(module.register_forward_hook(_after(packing.pack)).remove)
             if re.fullmatch(places.unpacked, name):
-                hooks.callback(module.register_forward_hook(_after(packing.unpack)).remove)
+                hooks.callback(module.register_forward_hook(_after(packing.unpack, collected)).remove)
             if re.fullmatch(places.packed_inputs, name):
                 hooks.callback(module.register_forward_pre_hook(_before(packing.pack)).remove)
-        yield
+        yield lambda states: [*map(packing.unpack, states[:-1]), *(collected or states[-1:])]
 
 
-def _after(change: Callable[[Tensor], Tensor]) -> Callable[[nn.Module, Any, Any], Any]:
+def _after(
+    change: Callable[[Tensor], Tensor], collected: list[Tensor] | None = None
+) -> Callable[[nn.Module, Any, Any], Any]:
+    """Make a hook that changes what a module returns. collected: gets the last hidden state if it returns them all."""
+
     def hook(module: nn.Module, given: Any, output: Any) -> Any:
         if isinstance(output, Tensor):
             return change(output)
         output.last_hidden_state = change(output.last_hidden_state)
+        if collected is not None and getattr(output, "hidden_states", None):
+            collected[:] = [output.last_hidden_state]
         return output
 
     return hook

@@ -1,4 +1,4 @@
-"""Conversion of vocabularies to tokenizer.json: by transformers, and here for Marian, of which it makes none."""
+"""Conversion of vocabularies to tokenizer.json: by transformers, and here where it makes none, for Marian and ESM."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +28,8 @@ def with_tokenizer(checkpoint: Checkpoint) -> Checkpoint:
         return checkpoint
     if checkpoint.model_type == "marian":
         made = {name: _convert_marian(checkpoint, source) for name, source in _MARIAN.items()}
+    elif checkpoint.model_type == "esm":
+        made = {TOKENIZER: _convert_esm(checkpoint)}
     else:
         made = {TOKENIZER: _convert_by_library(checkpoint)}
     return replace(checkpoint, made=made)
@@ -128,6 +130,34 @@ def _convert_marian(checkpoint: Checkpoint, source: str) -> str:
     )
     made.add_special_tokens([AddedToken(token, normalized=False) for token in special])
     made.add_special_tokens([AddedToken(token, normalized=False, rstrip=True) for token in languages])
+    return str(made.to_str())
+
+
+def _convert_esm(checkpoint: Checkpoint) -> str:
+    """Make a tokenizer of the lines of vocab.txt, each a residue or a special token wherever it stands in a text.
+
+    What stands between them is unknown, as one token up to the next space.
+    """
+    from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
+
+    lines = (checkpoint.text("vocab.txt") or "").splitlines()
+    vocabulary = {line.strip(): number for number, line in enumerate(lines)}
+    settings = checkpoint.table(TOKENIZER_CONFIG)
+    begin, padding, end, unknown, mask = (
+        _content(settings.get(f"{role}_token"), f"<{role}>") for role in ("cls", "pad", "eos", "unk", "mask")
+    )
+    special = (begin, padding, end, unknown, mask)
+    if missing := [each for each in special if each not in vocabulary]:
+        raise CheckpointError(f"vocab.txt of the checkpoint has no token {missing[0]}")
+    made = Tokenizer(models.WordLevel(vocabulary, unk_token=unknown))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.post_processor = processors.TemplateProcessing(
+        single=f"{begin} $A {end}",
+        pair=f"{begin} $A {end} $B {end}",
+        special_tokens=[(each, vocabulary[each]) for each in (begin, end)],
+    )
+    made.add_special_tokens([AddedToken(token, normalized=False) for token in special])
+    made.add_tokens([AddedToken(token, normalized=False) for token in vocabulary if token not in special])
     return str(made.to_str())
 
 

@@ -42,6 +42,7 @@ from limelight_service.codecs.messages import (
     AskedGeneration,
     Attention,
     attention_of,
+    hidden_options,
 )
 from limelight_service.codecs.status import described_model, status_message
 from limelight_service.codecs.streams import generation, map_stream
@@ -184,6 +185,9 @@ class JsonService:
                 given[field] = scalar(field_of(descriptor, field), given[field], (field,))
         if "outputs" in given:
             outputs = tuple(scalars(field_of(descriptor, "outputs"), given["outputs"], ("outputs",))) or None
+        hidden = None
+        if "hidden" in given:
+            hidden = hidden_options(read_message(pb.HiddenOptions, given["hidden"], ("hidden",)))
         options = self._kept(
             outputs if "outputs" in descriptor.fields_by_name else (),
             given.get("max_classes", 0),
@@ -193,6 +197,7 @@ class JsonService:
             attention.limit,
             (),
             attention.is_large,
+            hidden=hidden,
         )
         return CallRequest(name, version, instances, self._encode_labels, options)
 

@@ -27,6 +27,7 @@ from limelight_service.codecs.json.results import kept, result_json, sequence_js
 from limelight_service.frontend.calls import (
     AnswerEncoder,
     CheckedCall,
+    Hidden,
     Inference,
     Prediction,
     PreparedInstance,
@@ -107,6 +108,23 @@ class JsonWriter:
         self.size += len(data)
         return orjson.Fragment(data)
 
+    def _hidden(self, hidden: Hidden) -> dict[str, Any]:
+        it = hidden.description
+        found: dict[str, Any] = {"name": it.name, "stack": it.stack}
+        if it.layer:
+            found["layer"] = it.layer
+        found["labelSet"] = it.label_set
+        if hidden.positions:
+            found["positions"] = hidden.positions
+        if hidden.vectors is not None:
+            found["vectors"] = self.tensor(hidden.vectors)
+        if (read := hidden.reading) is not None:
+            found["tokensPerEntry"] = read.token_ids.shape[1]
+            found["tokenIds"] = read.token_ids.ravel().tolist()
+            found["tokens"] = read.texts
+            found["logProbabilities"] = singles(read.log_probabilities.ravel().tolist())
+        return found
+
     def prediction(self, prediction: Prediction, started: int, made: Iterable[Labels] = ()) -> dict[str, Any]:
         """Write a `Prediction`. made: further label sets. started: when encoding began, by `perf_counter_ns`."""
         result = prediction.result
@@ -120,6 +138,8 @@ class JsonWriter:
             found["labelSets"] = labels
         if prediction.outputs:
             found["outputs"] = {name: self.tensor(array) for name, array in prediction.outputs.items()}
+        if prediction.hidden:
+            found["hidden"] = [self._hidden(each) for each in prediction.hidden]
         if prediction.truncated:
             found["truncated"] = True
         if result.seed is not None:

@@ -15,6 +15,7 @@ from limelight_service.codecs.v1.results import fill_result, sequence_message, t
 from limelight_service.frontend.calls import (
     AnswerEncoder,
     CheckedCall,
+    Hidden,
     Inference,
     Prediction,
     PreparedInstance,
@@ -202,9 +203,28 @@ def _prediction(prediction: Prediction, started: int, made: Iterable[Labels] = (
         entry.put(_ENTRY_KEY, name.encode())
         entry.put_tensor(_ENTRY_VALUE, array)
         large.put(pb.Prediction.OUTPUTS_FIELD_NUMBER, entry)
+    for hidden in prediction.hidden:
+        large.put(pb.Prediction.HIDDEN_FIELD_NUMBER, _hidden(hidden))
     _fill_provenance(small.provenance, prediction, started)
     frame = Frame(small.SerializeToString())
     frame.extend(large)
+    return frame
+
+
+def _hidden(hidden: Hidden) -> Frame:
+    """Frame a `HiddenState`."""
+    it = hidden.description
+    small = pb.HiddenState(
+        name=it.name, stack=it.stack, layer=it.layer, label_set=it.label_set, positions=hidden.positions
+    )
+    if hidden.reading is not None:
+        small.tokens_per_entry = hidden.reading.token_ids.shape[1]
+        small.token_ids.extend(hidden.reading.token_ids.ravel().tolist())
+        small.tokens.extend(hidden.reading.texts)
+        small.log_probabilities.extend(hidden.reading.log_probabilities.ravel().tolist())
+    frame = Frame(small.SerializeToString())
+    if hidden.vectors is not None:
+        frame.put_tensor(pb.HiddenState.VECTORS_FIELD_NUMBER, hidden.vectors)
     return frame
 
 

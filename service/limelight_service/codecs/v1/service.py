@@ -15,6 +15,7 @@ from limelight_service.codecs.messages import (
     AskedGeneration,
     Attention,
     attention_of,
+    hidden_options,
 )
 from limelight_service.codecs.status import described_model, status_message
 from limelight_service.codecs.streams import generation, map_stream
@@ -130,6 +131,8 @@ class AttentionService:
         attention: Attention,
     ) -> CallRequest:
         of_tokens = isinstance(message, service_pb2.GenerateRequest)
+        whole = isinstance(message, service_pb2.PredictRequest | service_pb2.AttendRequest)
+        hidden = hidden_options(message.hidden) if whole and message.HasField("hidden") else None  # type: ignore[union-attr]
         return CallRequest(
             model=message.model.name,
             version=message.model.version,
@@ -144,6 +147,7 @@ class AttentionService:
                 attention.limit,
                 (),
                 attention.is_large,
+                hidden=hidden,
             ),
         )
 

@@ -16,6 +16,7 @@ from limelight_bundle.values import Array
 from limelight_service.engine.decoding.changes import RowAtStep
 from limelight_service.engine.decoding.decoder import Decoder, Prefilled
 from limelight_service.engine.decoding.kv_cache import GROWN, KVCache
+from limelight_service.engine.decoding.lens import Lens
 from limelight_service.engine.decoding.search import Floats, ForcedSearch, Hypothesis, Search, SingleSearch, log_softmax
 from limelight_service.engine.decoding.trace import Trace
 from limelight_service.engine.jobs import CutError, Event, Job, RowEvent, failure
@@ -480,6 +481,8 @@ class Generation(Observed):
         self._rows = rows
         self._model = bundle.description.name
         self._observer = observer
+        lens = sessions.get(bundle.generation.lens)
+        self.lens = Lens(lens, bundle.description, self.decoder.detokenizer) if lens else None
 
     def group(self, row: Row, maps: frozenset[MapKey], parts: Mapping[MapKey, MapPart]) -> Hashable:
         """Give the key that the rows of one continuous batch share: their optional tensors, and their graphs."""

@@ -29,6 +29,7 @@ from limelight_service.engine.decoding.trace import Tracer
 from limelight_service.engine.jobs import Job
 from limelight_service.engine.runtime.feeds import Feeds
 from limelight_service.engine.runtime.finite import Finite
+from limelight_service.engine.runtime.hidden import GraphHidden
 from limelight_service.engine.runtime.intervened import Interventions
 from limelight_service.engine.runtime.map_requests import GraphMapRequests, batch_requests
 from limelight_service.engine.runtime.noise import Noise
@@ -113,6 +114,8 @@ class Decoder:
         if any(any(each.joined) for each in (*self._encoder_maps.values(), *self._prompt_maps.values())):
             raise BundleError("instances of a generating model cannot be joined")
         self._encoder_outputs = [each for each in bundle.description.outputs if each.name in encoded]
+        self._encoder_hidden = GraphHidden(bundle, generation.encoder)
+        self._prompt_hidden = GraphHidden(bundle, generation.prefill)
         self._initial = {
             each.input: each.encoder_output
             for each in generation.states
@@ -152,8 +155,11 @@ class Decoder:
         if encoder is not None and self._encoder_feeds is not None:
             changes = self._encoder_changes.feeds([job.row for job in jobs])
             checked = self._encoder_changes.checked(changes)
-            fetched = tuple(dict.fromkeys([*self._encoded, *of_source.outputs, *checked]))
-            feeds = self._encoder_feeds.batch(jobs) | of_source.feeds() | changes
+            hidden = self._encoder_hidden.wanted(jobs)
+            fetched = tuple(
+                dict.fromkeys([*self._encoded, *of_source.outputs, *checked, *(each.name for each in hidden)])
+            )
+            feeds = self._encoder_feeds.batch(jobs) | of_source.feeds() | changes | self._encoder_hidden.feeds(hidden)
             values = encoder.run(fetched, feeds, wide=wide, cuts=of_source.cuts)
             encoded = dict(zip(fetched, values, strict=True))
         arrays = self._step_feeds.tensors(jobs) | {name: encoded[name] for name in self._constant}
@@ -210,11 +216,12 @@ class Decoder:
     ) -> dict[str, Array]:
         """Run the prefill graph, and give its outputs by name: new entries of the states, and maps that are requested.
 
-        The last token of a prompt is the input of the first step, and is read here only for maps. Shorter prompts are
-        padded; padding comes after the queries that look back.
+        The last token of a prompt is the input of the first step, and is read here only for maps and hidden states.
+        Shorter prompts are padded; padding comes after the queries that look back.
         """
-        generation, maps = self.generation, tuple(asked.outputs)
-        prompts = [[*self._leading, *self._prompt(job).tolist()][: None if maps else -1] for job in jobs]
+        generation, maps, hidden = self.generation, tuple(asked.outputs), self._prompt_hidden.wanted(jobs)
+        is_whole = maps or hidden
+        prompts = [[*self._leading, *self._prompt(job).tolist()][: None if is_whole else -1] for job in jobs]
         longest = max(map(len, prompts))
         if not longest:
             return {}
@@ -226,7 +233,9 @@ class Decoder:
         changes = self._prefill_changes.feeds([job.row for job in jobs])
         checked = self._prefill_changes.checked(changes)
         outputs = [*(each.output for each in generation.states), *dict.fromkeys(maps), *checked]
+        outputs += [each.name for each in hidden]
         feeds = {name: given[name] for name in prefill.inputs} | asked.feeds() | changes
+        feeds |= self._prompt_hidden.feeds(hidden)
         return dict(zip(outputs, prefill.run(outputs, feeds, wide=wide, cuts=asked.cuts), strict=True))
 
     def _prompt(self, job: Job) -> Array:
@@ -242,9 +251,10 @@ class Decoder:
         maps: Mapping[MapKey, MapWeights],
         projected: Mapping[MapKey, Projected],
     ) -> Prefilled:
+        hidden = (*self._encoder_hidden.wanted([job]), *self._prompt_hidden.wanted([job]))
         outputs = {
             each.name: cut_output(encoded[each.name][place], each.dimensions, job.row.sizes).copy()
-            for each in self._encoder_outputs
+            for each in (*self._encoder_outputs, *hidden)
         }
         own = {name: job.row.sizes.get(name, size) for name, size in sizes.items()}
         prompt = self._prompt(job)

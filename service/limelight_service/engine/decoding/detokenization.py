@@ -37,6 +37,10 @@ class SequenceDetokenizer:
         """Give a token as the vocabulary writes it; empty for a special token."""
         return "" if self._special(token_id) else self._detokenizer.token(token_id)
 
+    def written(self, token_id: int) -> str:
+        """Give a token as the vocabulary writes it, a special one by its name."""
+        return self._detokenizer.token(token_id)
+
     def stream(self) -> TextStream:
         """Begin a text that is written token by token."""
         return self._detokenizer.stream()

@@ -13,6 +13,7 @@ from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
 from limelight_service.engine.decoding.search import Floats, Hypothesis, largest
 from limelight_service.engine.runtime.finite import Finite
+from limelight_service.engine.runtime.hidden import GraphHidden
 from limelight_service.engine.types import MapKey, Query
 
 # The values of keys that were not there yet: no weight, and the lowest score.
@@ -129,6 +130,7 @@ class Tracer:
         encoded: frozenset[str],
     ) -> None:
         self._maps = bound_maps(bundle, step.name, tensors)
+        self._hidden = GraphHidden(bundle, step.name).outputs
         self._outputs = [each for each in bundle.description.outputs if each.name not in encoded]
         if missing := {each.name for each in self._outputs} - set(step.outputs):
             raise BundleError(f"no graph has the outputs {sorted(missing)}")
@@ -140,4 +142,5 @@ class Tracer:
         """Begin a row's trace of the maps and outputs that a query requests."""
         maps = {key: bound for key, bound in self._maps.items() if key in query.maps}
         wanted = query.outputs
-        return Trace(row, maps, [each for each in self._outputs if wanted is None or each.name in wanted])
+        outputs = [each for each in self._outputs if wanted is None or each.name in wanted]
+        return Trace(row, maps, [*outputs, *(each for each in self._hidden if each.name in (wanted or ()))])

@@ -15,6 +15,7 @@ from limelight_bundle.values import Array
 from limelight_service.engine.jobs import Job, RowEvent
 from limelight_service.engine.runtime.feeds import Feeds
 from limelight_service.engine.runtime.finite import Finite, not_finite
+from limelight_service.engine.runtime.hidden import GraphHidden
 from limelight_service.engine.runtime.intervened import Interventions
 from limelight_service.engine.runtime.map_requests import batch_requests, is_projected, rows_of
 from limelight_service.engine.runtime.sessions import Session
@@ -60,6 +61,7 @@ class Forward(Observed):
         self._outputs = tuple(bundle.description.outputs)
         if missing := {each.name for each in self._outputs} - set(bundle.graphs[0].outputs):
             raise BundleError(f"the graph {bundle.graphs[0].name} has no output {sorted(missing)}")
+        self._hidden = GraphHidden(bundle, bundle.graphs[0].name)
         # Bounded: callers choose the maps. A cache of a method would be a cycle, and keep the weights
         # of a model that is unloaded until the next collection.
         self._runs = lru_cache(maxsize=128)(partial(_choose, graphs, self._outputs))
@@ -104,11 +106,15 @@ class Forward(Observed):
         projected: list[dict[MapKey, Projected]] = [{} for _ in jobs]
         rows = [job.row for job in jobs]
         outputs: dict[str, list[Array]] = {}
+        hidden = self._hidden.wanted(jobs)
         for run in runs:
             before = time.monotonic_ns()
             map_requests = requests.of_graph(run.maps, jobs if run.session.cuts else ())
-            names = tuple(dict.fromkeys([*(each.name for each in run.outputs), *map_requests.outputs]))
+            own = [*run.outputs, *hidden] if run is runs[0] else run.outputs
+            names = tuple(dict.fromkeys([*(each.name for each in own), *map_requests.outputs]))
             feeds = run.feeds.batch(jobs) | map_requests.feeds()
+            if hidden and run is runs[0]:
+                feeds |= self._hidden.feeds(hidden)
             if changed:
                 changes = self._interventions.feeds(rows)
                 feeds |= changes
@@ -120,7 +126,7 @@ class Forward(Observed):
                 refused = [self._interventions.problem(fetched, *each) for each in enumerate(jobs)]
             batching += between - before
             computing += time.monotonic_ns() - between
-            for each in run.outputs:
+            for each in own:
                 outputs[each.name] = cut_outputs(fetched[each.name], each.dimensions, rows, self._joined)
             for place, weights in enumerate(map_requests.weights(fetched, jobs)):
                 found[place] |= weights

@@ -84,12 +84,14 @@ class EncoderArchitecture(Architecture):
         positions: the most tokens of a sequence, of a configuration.
         maps: number of maps, of a configuration.
         packing: where tokens are packed; None for modules that cannot be packed.
+        has_contacts: whether the base model has a head that predicts contacts of residues from all maps.
     """
 
     kind: ClassVar[Kind] = "encoder"
     positions: Callable[[Any], int] = lambda config: int(config.max_position_embeddings)
     maps: Callable[[Any], int] = lambda config: int(config.num_hidden_layers)
     packing: PackingPlaces | None = None
+    has_contacts: bool = False
 
 
 def encoder_fields(used: str = "", *, harmless: str = "", only: Mapping[str, Condition] | None = None) -> Fields:

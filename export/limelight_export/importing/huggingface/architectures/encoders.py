@@ -32,6 +32,12 @@ def _is_plain(rotary: Any) -> bool:
     return rotary is None or all(isinstance(each, dict) and each.get("rope_type") == "default" for each in kinds)
 
 
+def _esm_positions(config: Any) -> int:
+    """Count the positions that were trained: those of rotary models are as many as the configuration states."""
+    is_rotary = config.position_embedding_type == "rotary"
+    return int(config.max_position_embeddings) if is_rotary else positions_after_padding(config)
+
+
 ARCHITECTURES = (
     EncoderArchitecture(
         model_type="bert",
@@ -215,5 +221,30 @@ ARCHITECTURES = (
             unpacked=r"layers\.\d+\.attn\.Wqkv|final_norm",
             packed_inputs=r"layers\.\d+\.attn\.Wo",
         ),
+    ),
+    # ESM, of proteins: a token is a residue, and a regression over all maps tells which residues touch.
+    EncoderArchitecture(
+        model_type="esm",
+        title="ESM",
+        citation=Citation(
+            "Lin, Akin, Rao, Hie, Zhu, Lu, Smetanin, Verkuil, Kabeli, Shmueli, dos Santos Costa, Fazel-Zarandi, Sercu, "
+            "Candido, Rives",
+            "Evolutionary-scale prediction of atomic-level protein structure with a language model",
+            2023,
+            "Science",
+        ),
+        fields=encoder_fields(
+            "rope_theta emb_layer_norm_before token_dropout mask_token_id",
+            only={
+                "position_embedding_type": one_of("absolute", "rotary"),
+                "add_cross_attention": one_of(False),
+                "is_folding_model": one_of(False),
+                "esmfold_config": one_of(None),
+                "vocab_list": one_of(None),
+            },
+        ),
+        positions=_esm_positions,
+        packing=BERT_PACKING,
+        has_contacts=True,
     ),
 )

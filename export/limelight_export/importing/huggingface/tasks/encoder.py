@@ -12,6 +12,7 @@ from limelight_export.errors import CheckpointError, ExportError
 from limelight_export.importing.huggingface.architectures.architecture import EncoderArchitecture
 from limelight_export.importing.huggingface.attention import run_with_maps
 from limelight_export.importing.huggingface.checkpoint import TOKENIZER, TOKENIZER_CONFIG
+from limelight_export.importing.huggingface.contacts import CONTACTS, contact_map, predict_contacts
 from limelight_export.importing.huggingface.loading import load_config, load_model
 from limelight_export.importing.huggingface.tasks.examples import choose_examples, text_instances
 from limelight_export.importing.huggingface.tasks.layer_maps import self_maps
@@ -19,6 +20,7 @@ from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.text import adds_special_tokens, read_tokenizer, token_limit
 from limelight_export.importing.huggingface.token_packing import packing_tokens
 from limelight_models.cards.card import TrainedModel, TrainingData
+from limelight_models.cards.hidden import HiddenStates
 from limelight_models.cards.inputs import JoinedPairInput, TextInput, Tokenizer
 from limelight_models.cards.labels import LabelSet
 from limelight_models.cards.results import Result
@@ -41,21 +43,29 @@ class ImportedEncoder(Network):
     Args:
         head: the card's outputs from the model's.
         maps: names of the maps, one a layer.
+        hidden: names of the hidden states, the embeddings' first.
         padding: token id of padding; some models number positions by it.
     """
 
     def __init__(
-        self, model: nn.Module, architecture: EncoderArchitecture, head: Head, maps: Sequence[str], *, padding: int
+        self,
+        model: nn.Module,
+        architecture: EncoderArchitecture,
+        head: Head,
+        maps: Sequence[str],
+        hidden: Sequence[str],
+        *,
+        padding: int,
     ) -> None:
         super().__init__()
         self.model = model
         self._architecture, self._head = architecture, head
-        self._maps, self._padding = tuple(maps), padding
+        self._maps, self._hidden, self._padding = tuple(maps), tuple(hidden), padding
 
     def forward(self, **tensors: Tensor) -> Answer:
         mask = tensors["token_mask"]
         arguments = {"token_type_ids": tensors["segment_ids"]} if "segment_ids" in tensors else {}
-        with packing_tokens(self.model, self._architecture.packing, mask):
+        with packing_tokens(self.model, self._architecture.packing, mask) as unpacked:
             output, maps = run_with_maps(
                 self.model,
                 input_ids=torch.where(mask, tensors["token_ids"], self._padding),
@@ -64,7 +74,12 @@ class ImportedEncoder(Network):
             )
         if len(maps) != len(self._maps):
             raise ExportError(f"{type(self.model).__name__} returns {len(maps)} maps, not {len(self._maps)}")
-        return Answer(self._head(output, mask), dict(zip(self._maps, maps, strict=True)))
+        hidden = dict(zip(self._hidden, unpacked(output.hidden_states), strict=True))
+        outputs = {**self._head(output, mask), **hidden}
+        named = dict(zip(self._maps, maps, strict=True))
+        if self._architecture.has_contacts:
+            named[CONTACTS] = predict_contacts(self.model, tensors["token_ids"], mask, maps)
+        return Answer(outputs, named)
 
 
 @dataclass(frozen=True)
@@ -144,13 +159,16 @@ def encoder_model(
     """
     architecture, config = source.architecture, parts.config
     maps = self_maps(architecture.maps(config), int(config.num_attention_heads), tokens, "token")
+    hidden = HiddenStates(stack="encoder", labels=tokens, layers=len(maps), size=int(config.hidden_size))
     padding = config.pad_token_id
-    network = ImportedEncoder(parts.model, architecture, head, list(maps), padding=padding or 0)
+    network = ImportedEncoder(parts.model, architecture, head, list(maps), hidden.names, padding=padding or 0)
+    contacts = {CONTACTS: contact_map(tokens)} if architecture.has_contacts else {}
     card = source.card(
         summary=summary,
         inputs=[model_input],
         results=results,
-        maps=maps,
+        maps=maps | contacts,
+        hidden=[hidden],
     )
     own = tuple(examples) or _own_examples(model_input)
     chosen = choose_examples(card, _given_examples(source, model_input), own)

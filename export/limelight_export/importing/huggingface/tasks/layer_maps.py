@@ -1,11 +1,13 @@
 """The maps of layers, of models of every kind."""
 
 from collections.abc import Callable
+from typing import Any
 
 from limelight_export.importing.huggingface.architectures.architecture import Sizes
 from limelight_export.importing.huggingface.imported_decoder import output_map, prompt_map
 from limelight_export.importing.huggingface.imported_encoder_decoder import cross_map, source_map
 from limelight_models.attention.weights import Weights
+from limelight_models.cards.hidden import HiddenStates
 from limelight_models.cards.labels import LabelSet, input_steps
 from limelight_models.cards.maps import Map
 
@@ -51,6 +53,15 @@ def decoder_maps(layers: int, weights: Weights, *, prompt: LabelSet, steps: Labe
         **layer_maps(layers, weights, (prompt_map, prompt, prompt, own)),
         **layer_maps(layers, weights, (output_map, steps, put_in, later)),
     }
+
+
+def encoder_decoder_states(sizes: Sizes, config: Any, *, source: LabelSet, steps: LabelSet) -> list[HiddenStates]:
+    """Describe the hidden states of an encoder–decoder: of its source, and of its output steps."""
+    stacks = ("encoder", source, sizes.layers), ("decoder", steps, sizes.decoder_layers)
+    return [
+        HiddenStates(stack=stack, labels=labels, layers=layers, size=int(config.hidden_size))
+        for stack, labels, layers in stacks
+    ]
 
 
 def encoder_decoder_maps(sizes: Sizes, *, source: LabelSet, steps: LabelSet, entry: str, whole: str) -> dict[str, Map]:

@@ -16,6 +16,7 @@ from limelight_export.importing.huggingface.images import image_input
 from limelight_export.importing.huggingface.tasks.layer_maps import self_maps
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_models.cards.card import TrainedModel, TrainingData
+from limelight_models.cards.hidden import HiddenStates
 from limelight_models.cards.inputs import ImageInput
 from limelight_models.cards.results import Result
 from limelight_models.network import Answer, Network
@@ -30,19 +31,21 @@ class ImportedPictureEncoder(Network):
     Args:
         head: the card's outputs from the model's; a module where it has weights.
         maps: names of the maps, one a layer.
+        hidden: names of the hidden states, the embeddings' first.
     """
 
-    def __init__(self, model: nn.Module, head: PictureHead, maps: Sequence[str]) -> None:
+    def __init__(self, model: nn.Module, head: PictureHead, maps: Sequence[str], hidden: Sequence[str]) -> None:
         super().__init__()
         self.model = model
         self.head = head
-        self._maps = tuple(maps)
+        self._maps, self._hidden = tuple(maps), tuple(hidden)
 
     def forward(self, **tensors: Tensor) -> Answer:
         output, maps = run_with_maps(self.model, pixel_values=tensors["pixels"])
         if len(maps) != len(self._maps):
             raise ExportError(f"{type(self.model).__name__} returns {len(maps)} maps, not {len(self._maps)}")
-        return Answer(self.head(output), dict(zip(self._maps, maps, strict=True)))
+        outputs = {**self.head(output), **dict(zip(self._hidden, output.hidden_states, strict=True))}
+        return Answer(outputs, dict(zip(self._maps, maps, strict=True)))
 
 
 def picture_model(
@@ -73,14 +76,16 @@ def picture_model(
     picture = image_input(source.checkpoint, size, int(config.num_channels), default_to_square=default_to_square)
     patches = picture.patches(patch, leading=architecture.leading)
     maps = self_maps(int(config.num_hidden_layers), int(config.num_attention_heads), patches, "patch")
+    hidden = HiddenStates(stack="encoder", labels=patches, layers=len(maps), size=int(config.hidden_size))
     card = source.card(
         summary=summary,
         inputs=[picture],
         results=[result],
         maps=maps,
+        hidden=[hidden],
     )
     examples = drawn_examples(source, picture)
-    network = ImportedPictureEncoder(load(), head, list(maps))
+    network = ImportedPictureEncoder(load(), head, list(maps), hidden.names)
     return TrainedModel(network.eval(), card, examples, TrainingData(), ())
 
 

@@ -26,6 +26,7 @@ from limelight_export.importing.huggingface.text import read_tokenizer, token_li
 from limelight_export.verification.samples import example_rows
 from limelight_models.attention.weights import Weights
 from limelight_models.cards.card import TrainedModel, TrainingData
+from limelight_models.cards.hidden import HiddenStates
 from limelight_models.cards.inputs import TextInput, forced_target
 from limelight_models.cards.labels import output_steps
 from limelight_models.cards.results import Written
@@ -33,6 +34,8 @@ from limelight_models.cards.results import Written
 _TEXTS = ("The cat", "The cat sat on the mat and", "Attention shows which words a model looks at")
 # Output tokens, unless half of the model's positions are fewer.
 _MOST_NEW_TOKENS = 1024
+# Most tokens that the lens reads from a vector.
+_TOP_TOKENS = 20
 # The largest difference of scores and weights between a decoder's steps and the library's eager attention.
 _TOLERANCE = 2e-4
 
@@ -63,8 +66,9 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
     layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
     key_heads = int(getattr(config, "num_key_value_heads", None) or heads)
     head_size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+    top_tokens = min(_TOP_TOKENS, int(config.vocab_size))
     model = load_model(checkpoint, "AutoModelForCausalLM", **architecture.options)
-    network = ImportedDecoder(model, layers).eval()
+    network = ImportedDecoder(model, layers, top_tokens).eval()
     written = Written(
         steps=output_steps(),
         tokenizer=tokenizer,
@@ -75,6 +79,7 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
         position="position",
         prompt=prompt,
         starts_with_prompt=True,
+        has_lens=True,
         states=cache_states(layers, key_heads, head_size),
     )
     tokens = prompt.tokens("prompt")
@@ -84,6 +89,10 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
         inputs=[prompt, forced_target(tokenizer, new_tokens, special_tokens=False)],
         results=[written],
         maps=decoder_maps(layers, weights, prompt=tokens, steps=written.steps),
+        hidden=[
+            HiddenStates(stack=stack, labels=labels, layers=layers, size=int(config.hidden_size), tokens=top_tokens)
+            for stack, labels in (("prompt", tokens), ("decoder", written.steps))
+        ],
     )
     given, own = (text_instances(prompt.name, texts) for texts in (source.options.examples, _TEXTS))
     examples = choose_examples(card, given, own)
@@ -120,6 +129,9 @@ def _check_against_library(network: ImportedDecoder, ids: list[int], written: Wr
     for layer, weights in enumerate(expected_maps):
         pairs[prompt_map(layer)] = (prefilled[prompt_map(layer)], weights)
         pairs[output_map(layer)] = (stepped.maps[output_map(layer)], weights[:, :, last])
+    for layer, states in enumerate(expected.hidden_states):
+        pairs[f"prompt.hidden.{layer}"] = (prefilled[f"prompt.hidden.{layer}"], states)
+        pairs[f"decoder.hidden.{layer}"] = (stepped.hidden[f"decoder.hidden.{layer}"], states[:, last])
     check_equal(pairs)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from limelight_export.errors import CheckpointError, ExportError
 from limelight_export.importing.huggingface.architectures.architecture import EncoderDecoderArchitecture
 from limelight_export.importing.huggingface.attention import run_eager
-from limelight_export.importing.huggingface.imported_decoder import cache_states, output_map
+from limelight_export.importing.huggingface.imported_decoder import cache_states, named_states, output_map
 from limelight_export.importing.huggingface.imported_encoder_decoder import (
     ImportedEncoderDecoder,
     cross_map,
@@ -17,7 +17,7 @@ from limelight_export.importing.huggingface.imported_encoder_decoder import (
 from limelight_export.importing.huggingface.loading import load_config, load_model
 from limelight_export.importing.huggingface.output_rules import GENERATION_CONFIG, checked_token, read_output_rules
 from limelight_export.importing.huggingface.tasks.examples import choose_examples, text_instances
-from limelight_export.importing.huggingface.tasks.layer_maps import encoder_decoder_maps
+from limelight_export.importing.huggingface.tasks.layer_maps import encoder_decoder_maps, encoder_decoder_states
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.tasks.text_generation import check_equal, end_tokens
 from limelight_export.importing.huggingface.text import OUTPUT_TOKENIZER, read_tokenizer, token_limit
@@ -76,6 +76,7 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         maps=encoder_decoder_maps(
             sizes, source=model_input.tokens(), steps=written.steps, entry="token", whole="source"
         ),
+        hidden=encoder_decoder_states(sizes, config, source=model_input.tokens(), steps=written.steps),
     )
     given, own = (text_instances(model_input.name, texts) for texts in (source.options.examples, _TEXTS))
     examples = choose_examples(card, given, own)
@@ -113,6 +114,8 @@ def check_against_library(
         pairs: dict[str, tuple[Tensor, Tensor]] = {}
         for layer, weights in enumerate(maps["encoder"]):
             pairs[source_map(layer)] = (encoded[source_map(layer)], weights)
+        for name, vectors in named_states("encoder", expected.encoder_hidden_states).items():
+            pairs[name] = (encoded[name], vectors)
         for place in range(len(output)):
             position = torch.tensor([place])
             answer = network.step(put_out[:, place], position=position, **tensors, **states, **encoded)
@@ -123,4 +126,6 @@ def check_against_library(
                 pairs[output_map(layer)] = (answer.maps[output_map(layer)], weights[:, :, place])
             for layer, weights in enumerate(maps["cross"]):
                 pairs[cross_map(layer)] = (answer.maps[cross_map(layer)], weights[:, :, place])
+            for name, vectors in named_states("decoder", expected.decoder_hidden_states).items():
+                pairs[name] = (answer.hidden[name], vectors[:, place])
             check_equal(pairs)

@@ -22,7 +22,7 @@ from limelight_export.importing.huggingface.output_rules import (
     stated_tokens,
 )
 from limelight_export.importing.huggingface.recordings import audio_input
-from limelight_export.importing.huggingface.tasks.layer_maps import encoder_decoder_maps
+from limelight_export.importing.huggingface.tasks.layer_maps import encoder_decoder_maps, encoder_decoder_states
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.tasks.text_generation import end_tokens
 from limelight_export.importing.huggingface.tasks.text_to_text import check_against_library
@@ -106,6 +106,7 @@ def _build(source: Source[SpeechArchitecture], task: str, does: str) -> TrainedM
         results=[written],
         maps=encoder_decoder_maps(sizes, source=heard, steps=written.steps, entry="frame", whole="recording")
         | _alignment_map(output.alignment, heard, written),
+        hidden=encoder_decoder_states(sizes, config, source=heard, steps=written.steps),
         max_audio_seconds=recording.seconds,
     )
     examples = tuple({recording.name: _sound(number, recording.sample_rate)} for number in range(2))

@@ -182,7 +182,7 @@ class _Explaining:
         ]
         pairs = [(one, other) for place, one in enumerate(columns) for other in columns[place + 1 :]]
         agreements = [agreement(one.way, other.way, one.values, other.values) for one, other in pairs]
-        rows = plan.rows + self.other_rows
+        rows = plan.rows + (0 if plan.place else self.other_rows)
         return Explanation(prediction, found.explained, plan.units.labels, columns, agreements, rows)
 
     async def _compare(self) -> None:

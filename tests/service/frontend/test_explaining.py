@@ -14,7 +14,7 @@ from limelight_export.importing.huggingface.importer import import_checkpoint
 from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS
 from tests.importing.huggingface.encoders import ENCODERS
 from tests.kit import bundles
-from tests.kit.serving import Running, attend, free_port, predict, serving, text
+from tests.kit.serving import Refusal, Running, attend, free_port, predict, serving, text
 from tests.service.doors import DOORS, ask
 
 TEXT = "The cats sat, on a mat."
@@ -36,6 +36,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         make(repository)
     bundles.tiny(repository, "tasks", every_result=True)
     bundles.tiny(repository, "pairs", pair=True)
+    folder = bundles.tiny(repository, "unnormalised").path / "bundle.json"
+    folder.write_text(folder.read_text().replace('"normalised": true,', ""))
     with serving(repository, http_port=free_port()) as running:
         yield running
 
@@ -361,3 +363,36 @@ def test_several_instances_are_explained_each_alone(served: Running) -> None:
         assert (found.units, found.rows, found.target.label) == (alone.units, alone.rows, alone.target.label)
         for one, other in zip(found.ways, alone.ways, strict=True):
             assert list(one.values) == pytest.approx(list(other.values), abs=1e-5)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_refusals_that_need_other_models(served: Running, door: str) -> None:
+    cases: list[tuple[pb.ExplainRequest, str, str]] = [
+        (
+            explain("unnormalised", WORDS, ways=[1]),
+            "ways[0]",
+            "none of encoder.0.self, encoder.1.self, pool has weights",
+        ),
+        (
+            explain("tasks", WORDS, target={"result": "place", "span": {"start": 90, "end": 99}}),
+            "target.span",
+            "90 to 99",
+        ),
+        (
+            explain("tasks", WORDS, target={"result": "vector", "similar_to": text("")}),
+            'target.similar_to.inputs["text"]',
+            "is empty",
+        ),
+        (explain("tasks", WORDS, target={"result": "size", "label": "depth"}), "target.label", "width, weight, height"),
+        (explain("mood", TEXT, target={"label": "LABEL_9"}), "target.label", "LABEL_0, LABEL_1, LABEL_2"),
+        (
+            explain("mood", TEXT, ways=[3], units={"groups": [{"indices": [0], "name": "[CLS]"}], "label_set": "x"}),
+            "units.label_set",
+            "tokens",
+        ),
+        (explain("writer", "the cat", target={"text": "mat " * 200}), "target.text", "allowed"),
+    ]
+    for request, field, said in cases:
+        told = ask(served, door, request)
+        assert isinstance(told, Refusal) and told.field == field and said in told.message, told
+    assert explained(served, door, "unnormalised", WORDS).ways[0].way == pb.WAY_ERASE

@@ -71,8 +71,8 @@ async def explain(core: Core, request: CallRequest, asked: Asked, call: Call) ->
 class _Plan:
     """What is computed for one instance.
 
-    attention: the options of each way that looks at weights. looking: the maps that look away. forced: the row with a
-    given target. place: of the instance.
+    attention: the options of each way that looks at weights. attended: the maps whose weights are shares. looking:
+    those that look away. forced: the row with a given target. place: of the instance.
     """
 
     prepared: PreparedInstance
@@ -80,7 +80,7 @@ class _Plan:
     units: Units
     ways: Sequence[Way]
     attention: Sequence[tuple[Way, Wanted]]
-    attended: Sequence[str]
+    attended: Sequence[SelectedMap]
     looking: Sequence[SelectedMap]
     forced: Row | None
 
@@ -88,6 +88,12 @@ class _Plan:
     def changing(self) -> list[Way]:
         """The ways for which rows are changed."""
         return [each for each in self.ways if each.changes]
+
+    def maps(self, way: Way) -> Sequence[SelectedMap]:
+        """Give the maps whose attention counts in a way, or that look away."""
+        if way.looks:
+            return self.looking
+        return () if way.changes else rolled_maps(self.attended) if way is Way.ROLLOUT else self.attended
 
     @property
     def fixed_rows(self) -> int:
@@ -138,8 +144,7 @@ class _Explaining:
             if not way.changes:
                 attention.append((way, self._weighed(way, attended, units, prepared.row, self._field_of(way, number))))
         forced = self._forced(prepared, path) if self._asked.target.text is not None else None
-        names = [each.description.name for each in attended]
-        return _Plan(prepared, place, units, ways, attention, names, looking, forced)
+        return _Plan(prepared, place, units, ways, attention, attended, looking, forced)
 
     def check_rows(self, plans: Sequence[_Plan]) -> None:
         """Check the rows of the call against what the server and the caller's quota allow. Raises: TooLargeError."""
@@ -175,10 +180,8 @@ class _Explaining:
         prediction = await core.made(
             self._checked, partial(prediction_of, self._checked, plan.prepared, plain), self._call
         )
-        looked = [each.description.name for each in plan.looking]
         columns = [
-            WayValues(each, values[each], plan.attended if not each.changes else looked if each.looks else ())
-            for each in plan.ways
+            WayValues(each, values[each], [one.description.name for one in plan.maps(each)]) for each in plan.ways
         ]
         pairs = [(one, other) for place, one in enumerate(columns) for other in columns[place + 1 :]]
         agreements = [agreement(one.way, other.way, one.values, other.values) for one, other in pairs]

@@ -40,7 +40,8 @@ from limelight_service.frontend.interventions import intervened_bytes, with_inte
 from limelight_service.frontend.options import Wanted
 from limelight_service.frontend.results import Answered
 from limelight_service.frontend.schema import ModelSchema
-from limelight_service.ipc.boundary import GenerationSettings, InferenceRequest, RowResult, Strategy
+from limelight_service.ipc import boundary
+from limelight_service.ipc.boundary import FinishReason, GenerationSettings, InferenceRequest, RowResult, Strategy
 from limelight_service.ipc.client import as_it_is
 
 _UNIT_BYTES = 64  # of an answer, beside a unit's text
@@ -173,7 +174,7 @@ class _Explaining:
             answered = Answered(usual[-1].outputs, usual[-1].sequences, labels, plan.prepared.instance)
             found = self._target.find(answered)
             if isinstance(self._target, OfSequences) and plan.forced is None:
-                row = _forced_to(row, usual[0].sequences[0].token_ids, schema)
+                row = _forced_to(row, usual[0].sequences[0], schema)
             values = {way: shares(weighed[way].maps) for way, _ in plan.attention}
             values |= await self._changes(plan, row, seed, found, batch)
         plain = msgspec.structs.replace(usual[0], maps=(), derived_labels=(), other_sequences=())
@@ -372,10 +373,10 @@ class _Explaining:
         raise TooLargeError("units", f"are {units}; {why}: {fits}; {advice}")
 
 
-def _forced_to(row: Row, tokens: Sequence[int], schema: ModelSchema) -> Row:
-    """Force a row to put out tokens. An end token behind a target follows by itself where steps come before it."""
-    target = np.array(tokens[schema.before_target :], np.int64)
-    if schema.before_target:
+def _forced_to(row: Row, sequence: boundary.Sequence, schema: ModelSchema) -> Row:
+    """Force a row to put out a sequence. Where steps come before a target, an end token follows it by itself."""
+    target = np.array(sequence.token_ids[schema.before_target :], np.int64)
+    if schema.before_target and sequence.finish_reason is FinishReason.END:
         target = target[:-1]
     tensors = {**row.tensors, schema.target_tensor: target}
     return replace(row, tensors=tensors, sizes={**row.sizes, schema.target_dimension: len(target)})

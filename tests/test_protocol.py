@@ -84,6 +84,7 @@ def test_the_service_has_the_methods_of_the_design() -> None:
         "AttendStream": True,
         "Generate": True,
         "Tokenize": False,
+        "Explain": False,
         "ListModels": False,
         "GetModel": False,
     }

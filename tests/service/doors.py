@@ -34,6 +34,7 @@ METHODS = {
     service_pb2.AttendStreamRequest: ("AttendStream", service_pb2.AttendStreamResponse),
     service_pb2.GenerateRequest: ("Generate", service_pb2.GenerateResponse),
     service_pb2.TokenizeRequest: ("Tokenize", service_pb2.TokenizeResponse),
+    service_pb2.ExplainRequest: ("Explain", service_pb2.ExplainResponse),
 }
 
 

@@ -61,7 +61,7 @@ class Preparation:
         count = call.rows = checked.count
         started = time.perf_counter_ns()
         is_light = _is_light(checked, instances)
-        self._check_in_time(checked, call, threads=not is_light)
+        self._check_in_time(checked, call, count, threads=not is_light)
         if call.caller.name:
             call.when_sent(self._quotas.take(call.caller, count))
 
@@ -108,6 +108,16 @@ class Preparation:
         call.traced("preprocess", took)
         return results
 
+    def admit(self, checked: CheckedCall, rows: int, call: Call) -> None:
+        """Count rows that a call has beside its instances, and refuse them as if they had come with these.
+
+        Raises: QueueFullError, QuotaError.
+        """
+        call.rows += rows
+        self._check_in_time(checked, call, call.rows, threads=False)
+        if call.caller.name:
+            call.when_sent(self._quotas.take(call.caller, rows, begun=True))
+
     async def intervened(
         self, checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call
     ) -> Sequence[PreparedInstance]:
@@ -136,7 +146,7 @@ class Preparation:
         finally:
             self._preprocessed[key] -= count
 
-    def _check_in_time(self, checked: CheckedCall, call: Call, *, threads: bool) -> None:
+    def _check_in_time(self, checked: CheckedCall, call: Call, rows: int, *, threads: bool) -> None:
         """Refuse rows that would be late. Where none of their model is under way, the engine's estimate does not count:
         an old one may be wrong, and only calls tell.
 
@@ -145,7 +155,7 @@ class Preparation:
         """
         if call.deadline is None:
             return
-        engine, rows = checked.model.engine(), checked.count
+        engine = checked.model.engine()
         name, version = checked.schema.name, checked.schema.version
         ahead = self._preprocessed[name, version]
         is_known = ahead or engine.under_way(name, version)
@@ -165,7 +175,7 @@ def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -
     instance = instances.read(place, schema)
     row = schema.preprocessor.row(instance, field=instances.path(place), truncate=checked.request.options.truncate)
     if wanted.generation.continue_target and schema.target_tensor not in row.tensors:
-        path = input_path(instances.path(place), schema.target)
+        path = input_path(instances.path(place), schema.target_input)
         raise InputError(path, "is missing; continue_target goes on behind it")
     if plan is not None:
         check_instance(plan, row.labels)

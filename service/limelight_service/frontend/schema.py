@@ -32,6 +32,8 @@ class ModelSchema:
     as edges, the dimension that counts them; empty where none does. probed: maps of which single rows can be computed.
     projected: sizes of the projections that maps can be computed from. references: of attention signals, by map and
     signal, those with thresholds. hidden: hidden states by name. interventions: those that the model takes, by map.
+    masks: of tensors, by name. target_input, target_tensor, target_dimension: of what forces a generated output; empty
+    for none. before_target: steps in front of a target. leading: tokens in front of a prompt.
 
     Raises: BundleError where the bundle's files are no longer what the engine loaded.
     """
@@ -65,6 +67,7 @@ class ModelSchema:
         self.projected = {name: ProjectedSize(*sizes) for name, sizes in served.projected.items()}
         self.interventions = bound_interventions(bundle)
         self.results = tuple(description.results)
+        self.masks = {each.tensor: each.mask for each in bundle.tensors if each.mask}
         self.references = {
             (each.map, each.signal): Reference(np.array(each.bins), np.array(each.thresholds))
             for each in bundle.attention_references
@@ -74,10 +77,11 @@ class ModelSchema:
         self._result_labels = self._with_parents(map(_label_set, self.results))
         self._read = frozenset(name for each in self.results for name in _names(each) if name in self.outputs)
         target = next((each for each in description.inputs if each.name == sequence.target_input), None)
-        self.target, self.target_tensor = sequence.target_input, bundle.generation.target_tensor
-        self._target_dimension = target.tensors[0].dimensions[0].name if target else ""
-        self._before_target = bundle.generation.steps_before_target
-        self._leading = len(leading_tokens(bundle.generation))
+        self.target_input = target.name if target else ""
+        self.target_tensor = bundle.generation.target_tensor
+        self.target_dimension = target.tensors[0].dimensions[0].name if target else ""
+        self.before_target = bundle.generation.steps_before_target
+        self.leading = len(leading_tokens(bundle.generation))
 
     def plan(self, options: Options) -> AttentionPlan:
         """Check attention options against the model's maps. The same options are planned once.
@@ -107,7 +111,7 @@ class ModelSchema:
         """Bound the tokens generated for a row, the end token included; 0 for a model that does not generate."""
         if not self.generates:
             return 0
-        forced = self._before_target + row.sizes.get(self._target_dimension, 0)
+        forced = self.before_target + row.sizes.get(self.target_dimension, 0)
         chosen = generation.max_new_tokens
         if generation.continue_target:
             chosen = min(forced + chosen, self.max_new_tokens)
@@ -115,7 +119,7 @@ class ModelSchema:
 
     def first_keys(self, name: str, row: Row) -> int:
         """Count the entries of a label set of input steps at a row's first step: the begin token and the prompt."""
-        return self._leading + row.sizes.get(self.input_steps[name].dimension, 0)
+        return self.leading + row.sizes.get(self.input_steps[name].dimension, 0)
 
     def labels_to_come(self, name: str, row: Row, steps: int) -> Labels:
         """Label a set that grows with each generated token, of so many steps, by what is known before the first."""
@@ -123,7 +127,7 @@ class ModelSchema:
         if name == self.steps_label:
             return written
         described, kind = self.input_steps[name], attention_pb2.LABEL_KIND_INPUT_STEPS
-        leading = Labels("", kind, self._leading, special=[True] * self._leading)
+        leading = Labels("", kind, self.leading, special=[True] * self.leading)
         if not described.tensor:
             return read_steps(name, leading, written)
         unknown = Labels("", kind, row.sizes[described.dimension], inputs=(described.input,))

@@ -22,6 +22,7 @@ from limelight_service.attention.labels import planned_labels
 from limelight_service.attention.options import HeadReduction
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.codecs.answers import MapHead, StreamSums, check_size, described_maps, map_head, streamed_head
+from limelight_service.codecs.explanations import explanation_message
 from limelight_service.codecs.json.numbers import json_of
 from limelight_service.codecs.json.results import kept, result_json, sequence_json, singles, top_json
 from limelight_service.frontend.calls import (
@@ -33,6 +34,7 @@ from limelight_service.frontend.calls import (
     PreparedInstance,
     Tokenized,
 )
+from limelight_service.frontend.explaining.explanation import Explanations
 from limelight_service.ipc.boundary import ChunkResult, GenerationBegun, MapResult, StreamBegun, TokenResult
 
 _TYPES = {dtype: values_pb2.DataType.Name(number) for number, dtype in DTYPES.items()}
@@ -210,6 +212,21 @@ def tokenized(results: Iterable[Tokenized]) -> bytes:
         kept({"labelSets": list(map(orjson.Fragment, each.labels)), "truncated": each.truncated}) for each in results
     ]
     return written({"results": found})
+
+
+def explained(found: Explanations, *, as_bytes: bool) -> Body:
+    """Write an `ExplainResponse`. Raises: TooLargeError."""
+    writer = JsonWriter(as_bytes=as_bytes)
+    entries = [
+        {
+            "prediction": writer.prediction(each.prediction, time.perf_counter_ns()),
+            "units": writer.labels(each.units),
+            **json_format.MessageToDict(explanation_message(each)),
+        }
+        for each in found.explanations
+    ]
+    check_size(writer.size, found.checked)
+    return Body(written({"explanations": entries}), writer.arrays)
 
 
 class MapStreamEvents:

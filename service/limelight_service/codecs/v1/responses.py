@@ -9,6 +9,7 @@ from limelight_bundle.wire import labels_to_wire
 from limelight_service.attention.labels import planned_labels
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.codecs.answers import StreamSums, check_size, described_maps, streamed_head
+from limelight_service.codecs.explanations import explanation_message
 from limelight_service.codecs.framing import Frame
 from limelight_service.codecs.v1.maps import frame_map, map_header, put_arrays
 from limelight_service.codecs.v1.results import fill_result, sequence_message, top_tokens
@@ -21,6 +22,7 @@ from limelight_service.frontend.calls import (
     PreparedInstance,
     Tokenized,
 )
+from limelight_service.frontend.explaining.explanation import Explanations
 from limelight_service.ipc.boundary import (
     ChunkResult,
     GenerationBegun,
@@ -82,6 +84,18 @@ def tokenized(results: Iterable[Tokenized]) -> bytes:
         for labels in each.labels:
             frame.put(pb.Tokenized.LABEL_SETS_FIELD_NUMBER, labels)
         whole.put(pb.TokenizeResponse.RESULTS_FIELD_NUMBER, frame)
+    return whole.joined()
+
+
+def explained(found: Explanations) -> bytes:
+    """Serialize an `ExplainResponse`. Raises: TooLargeError."""
+    whole = Frame()
+    for each in found.explanations:
+        frame = Frame(explanation_message(each).SerializeToString())
+        frame.put(pb.Explanation.PREDICTION_FIELD_NUMBER, _prediction(each.prediction, time.perf_counter_ns()))
+        frame.put(pb.Explanation.UNITS_FIELD_NUMBER, label_set(each.units))
+        whole.put(pb.ExplainResponse.EXPLANATIONS_FIELD_NUMBER, frame)
+    check_size(whole.size, found.checked)
     return whole.joined()
 
 

@@ -1,0 +1,151 @@
+"""Figures of an explanation: the input once for each way, shaded by what each unit has, and the words beside them.
+
+Numbers are those of the explanation. Colours show what the answer needs: blue for a unit with more attention, or
+without which the target's score falls; orange for one without which it rises.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limelight.base.counts import counted
+from limelight.figures import Figure, Row, Weights, as_sent, heat_of, one_line
+from limelight.labels import LabelSet
+
+if TYPE_CHECKING:
+    from limelight.explanations import Agreement, Explanation
+
+SHARES = ("attention", "rollout")
+"""Ways whose values are shares of the weights; those of all others are changes of the target's score."""
+_FALLING = ("look_away", "erase")
+_DOING = {
+    "look_away": "looking away",
+    "look_only": "looking at nothing else",
+    "erase": "erasing",
+    "erase_others": "erasing all else",
+}
+_LONGEST = 60  # letters of a target in a title
+
+
+def figures(why: "Explanation") -> Iterator[Figure]:
+    """Yield a figure for each way: rows of the text as sent, the cells of a grid, or one row of units."""
+    for way in why.ways.values():
+        column, is_share = way.values.astype(np.float32), way.way in SHARES
+        about = f"share, mean of {counted(len(way.maps), 'map')}" if is_share else f"change of the {score(why)}"
+        title = f"{way.way.replace('_', ' ')} · {about}"
+        is_grid = why.units.grid is not None
+        yield Figure(
+            title,
+            rows=() if is_grid else _rows(why.units, column, why.texts),
+            heat=heat_of(why.units, column) if is_grid else None,
+            equal=float(column.mean()) if is_share and len(column) else None,
+            key=one_line(why.units.name),
+            value="share" if is_share else "change",
+            direction=0 if is_share else -1 if way.way in _FALLING else 1,
+        )
+
+
+def score(why: "Explanation") -> str:
+    """Name what is explained, such as "log-probability of good"."""
+    label, target = one_line(why.target.label), why.target
+    label = label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
+    entry = "" if target.entry is None else f" at {target.entry}"
+    return target.score_kind.replace("_", "-") + (f" of {label}" if label else "") + entry
+
+
+def notes(why: "Explanation") -> list[str]:
+    """Return what stands below the figures: the score that is explained, and the sentence of agreement."""
+    kept = f"{score(why)}: {why.target.score:.4f}, from {counted(why.rows, 'row')}"
+    return [kept, *([why.sentence] if why.sentence else [])]
+
+
+def largest(why: "Explanation", most: int = 5) -> list[int]:
+    """Return the units with the largest changes, of the first way that has some, or the largest shares."""
+    main = next((name for name in why if name not in SHARES), next(iter(why), None))
+    if main is None:
+        return []
+    found: list[int] = np.argsort(-np.abs(why[main]), kind="stable")[:most].tolist()
+    return found
+
+
+def values_of(why: "Explanation", unit: int) -> list[str]:
+    """Format the values of a unit, those of changes with their sign."""
+    return [f"{values[unit]:{'' if way in SHARES else '+'}.4f}" for way, values in why.items()]
+
+
+def heading(why: "Explanation") -> Mapping[str, str]:
+    """Return the texts above a picture by their kind."""
+    said = {} if not why.sentence else {"agreement": why.sentence}
+    return {"answer": why.prediction.headline, "explained": f"{score(why)} ({why.target.score:.4f})", **said}
+
+
+def sentence(why: "Explanation") -> str:
+    """Say whether attention agrees with what the answer depends on; empty for an explanation of one way."""
+    found = _main(why)
+    if found is None:
+        return ""
+    first, second = (_DOING.get(each, each) for each in (found.first, found.second))
+    units = counted(len(why.units), *_nouns(why.units))
+    if found.correlation is None:
+        few = len(why.units) < 3
+        reason = "that is too few" if few else "one of them is the same for all"
+        return f"Whether {first} and {second} agree cannot be told from {units}: {reason}."
+    said = f"rank correlation {found.correlation:.2f}"
+    if found.low is not None and found.high is not None:
+        said += f" (95 % interval {found.low:.2f} to {found.high:.2f})"
+    if found.verdict == "cannot tell":
+        return f"Whether {first} and {second} agree cannot be told from {units}: {said}."
+    return f"{first.capitalize()} and {second} {found.verdict} on {units}: {said}."
+
+
+def _main(why: "Explanation") -> "Agreement | None":
+    """Return the agreement that is asked for first: of attention with looking away, then with other ways."""
+    order = [*_FALLING, "look_only", "erase_others"]
+    pairs = [(share, other) for other in order for share in SHARES]
+    by_ways = {frozenset((each.first, each.second)): each for each in why.agreements}
+    found = (by_ways.get(frozenset(pair)) for pair in pairs)
+    return next((each for each in found if each is not None), next(iter(why.agreements), None))
+
+
+def _nouns(units: LabelSet) -> tuple[str, str]:
+    """Return the noun of a unit and of several, from the name of their set."""
+    name = one_line(units.name) or "units"
+    singular = "patch" if name == "patches" else name.removesuffix("s")
+    return singular, name
+
+
+def _rows(units: LabelSet, values: Weights, texts: Mapping[str, str]) -> tuple[Row, ...]:
+    """Return a row for each text, with all of it; one row of the units where they are no parts of texts, in order."""
+    starts, ends = units.starts, units.ends
+    origins = units.origins or ("",) * len(units)
+    if not len(starts) or not set(origins) <= set(texts):
+        return (_row(units.labels, values),)
+    order = sorted(range(len(units)), key=lambda at: (origins.index(origins[at]), int(starts[at]), int(ends[at])))
+    rows = []
+    parts = [(name, list(places)) for name, places in groupby(order, key=lambda at: origins[at])]
+    for name, places in parts:
+        text, gaps, reached = texts[name], list[str](), 0
+        for at in places:
+            if starts[at] < reached:  # units that overlap cannot be shaded in one text
+                return (_row(units.labels, values),)
+            gaps.append(as_sent(text[reached : int(starts[at])]))
+            reached = int(ends[at])
+        rows.append(
+            Row(
+                words=tuple(one_line(units.labels[at]) for at in places),
+                weights=values[places],
+                gaps=tuple(gaps),
+                pieces=tuple(as_sent(text[int(starts[at]) : int(ends[at])]) for at in places),
+                label=name if len(parts) > 1 else "",
+                rest=as_sent(text[reached:]),
+            )
+        )
+    return tuple(rows)
+
+
+def _row(labels: tuple[str, ...], values: NDArray[np.float32]) -> Row:
+    words = tuple(map(one_line, labels))
+    return Row(words, values, ("", *(" " for _ in words[1:])), words)

@@ -93,6 +93,8 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
     target: ExplainedTarget
     units: LabelSet
     """The units, with their places in the input."""
+    unit_kind: str
+    """"words", "sentences", "lines", "tokens", "patches", "nodes", "frames", or "groups" for those that were given."""
     ways: Mapping[str, WayValues]
     """By name, in the order of the request."""
     agreements: tuple[Agreement, ...]
@@ -131,7 +133,7 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
 
     def __repr__(self) -> str:
         ways = ", ".join(self.ways)
-        return f"<Explanation {printable(self.prediction.heading)}; {len(self.units)} {self.units.name} by {ways}>"
+        return f"<Explanation {printable(self.prediction.heading)}; {len(self.units)} {self.unit_kind} by {ways}>"
 
     def _repr_html_(self) -> str:
         units = [(self.units.labels[at], unit_figures.values_of(self, at)) for at in unit_figures.largest(self)]
@@ -145,6 +147,7 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
             "prediction": self.prediction.to_dict(),
             "target": self.target.to_dict(),
             "units": self.units.to_dict(),
+            "unit_kind": self.unit_kind,
             "ways": [each.to_dict() for each in self.ways.values()],
             "agreements": [each.to_dict() for each in self.agreements],
             "rows": self.rows,
@@ -187,7 +190,9 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
                 archive.save(self, path)
 
 
-def read_explanation(message: service_pb2.Explanation, instance: values_pb2.Instance) -> Explanation:
+def read_explanation(
+    message: service_pb2.Explanation, instance: values_pb2.Instance, asked: service_pb2.UnitOptions
+) -> Explanation:
     """Read the explanation of the answer to one instance. Raises ValueError for one whose parts are inconsistent."""
     check_count(len(message.ways) + len(message.agreements), "ways and agreements")
     prediction = read_prediction(message.prediction, instance)
@@ -211,11 +216,22 @@ def read_explanation(message: service_pb2.Explanation, instance: values_pb2.Inst
             score=target.score,
         ),
         units=units,
+        unit_kind=_kind(asked, units),
         ways=FrozenMapping(ways),
         agreements=tuple(map(_agreement, message.agreements)),
         rows=message.rows,
         texts=FrozenMapping(sent_texts(instance)),
     )
+
+
+_USUAL = {"tokens": "words", "grid": "patches"}
+"""Units by the kind of the label set that they come from."""
+
+
+def _kind(asked: service_pb2.UnitOptions, units: LabelSet) -> str:
+    if asked.groups:
+        return "groups"
+    return name_of(service_pb2.UnitKind, asked.kind) if asked.kind else _USUAL.get(units.kind, units.kind)
 
 
 def _agreement(message: service_pb2.Agreement) -> Agreement:

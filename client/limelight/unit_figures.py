@@ -4,12 +4,11 @@ Numbers are those of the explanation. Colours show what the answer needs: blue f
 without which the target's score falls; orange for one without which it rises.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from limelight.base.counts import counted
 from limelight.figures import Figure, Row, Weights, as_sent, heat_of, one_line
@@ -42,7 +41,7 @@ def figures(why: "Explanation") -> Iterator[Figure]:
             rows=() if is_grid else _rows(why.units, column, why.texts),
             heat=heat_of(why.units, column) if is_grid else None,
             equal=float(column.mean()) if is_share and len(column) else None,
-            key=one_line(why.units.name),
+            key=why.unit_kind,
             value="share" if is_share else "change",
             direction=0 if is_share else -1 if way.way in _FALLING else 1,
         )
@@ -88,7 +87,8 @@ def sentence(why: "Explanation") -> str:
     if found is None:
         return ""
     first, second = (_DOING.get(each, each) for each in (found.first, found.second))
-    units = counted(len(why.units), *_nouns(why.units))
+    many = why.unit_kind
+    units = counted(len(why.units), "patch" if many == "patches" else many.removesuffix("s"), many)
     if found.correlation is None:
         few = len(why.units) < 3
         reason = "that is too few" if few else "one of them is the same for all"
@@ -110,42 +110,35 @@ def _main(why: "Explanation") -> "Agreement | None":
     return next((each for each in found if each is not None), next(iter(why.agreements), None))
 
 
-def _nouns(units: LabelSet) -> tuple[str, str]:
-    """Return the noun of a unit and of several, from the name of their set."""
-    name = one_line(units.name) or "units"
-    singular = "patch" if name == "patches" else name.removesuffix("s")
-    return singular, name
-
-
 def _rows(units: LabelSet, values: Weights, texts: Mapping[str, str]) -> tuple[Row, ...]:
-    """Return a row for each text, with all of it; one row of the units where they are no parts of texts, in order."""
-    starts, ends = units.starts, units.ends
+    """Return a row for each text, with all of it; of units that are no parts of texts, a row for each sentence."""
     origins = units.origins or ("",) * len(units)
-    if not len(starts) or not set(origins) <= set(texts):
-        return (_row(units.labels, values),)
-    order = sorted(range(len(units)), key=lambda at: (origins.index(origins[at]), int(starts[at]), int(ends[at])))
+    if not len(units.starts) or not set(origins) <= set(texts):
+        parents = units.parents.tolist() or [0] * len(units)
+        together = groupby(range(len(units)), key=lambda at: (origins[at], parents[at]))
+        return tuple(_row(units, values, list(places)) for _, places in together)
     rows = []
-    parts = [(name, list(places)) for name, places in groupby(order, key=lambda at: origins[at])]
-    for name, places in parts:
-        text, gaps, reached = texts[name], list[str](), 0
-        for at in places:
-            if starts[at] < reached:  # units that overlap cannot be shaded in one text
-                return (_row(units.labels, values),)
-            gaps.append(as_sent(text[reached : int(starts[at])]))
-            reached = int(ends[at])
+    for name in dict.fromkeys(origins):
+        places = [at for at in np.argsort(units.starts, kind="stable").tolist() if origins[at] == name]
+        starts, ends = units.starts[places].tolist(), units.ends[places].tolist()
+        before = [0, *ends[:-1]]
+        if any(start < end for start, end in zip(starts, before, strict=True)):
+            return (_row(units, values, range(len(units))),)  # overlapping units cannot be shaded in one text
+        text = texts[name]
         rows.append(
             Row(
                 words=tuple(one_line(units.labels[at]) for at in places),
                 weights=values[places],
-                gaps=tuple(gaps),
-                pieces=tuple(as_sent(text[int(starts[at]) : int(ends[at])]) for at in places),
-                label=name if len(parts) > 1 else "",
-                rest=as_sent(text[reached:]),
+                gaps=tuple(as_sent(text[end:start]) for end, start in zip(before, starts, strict=True)),
+                pieces=tuple(as_sent(text[start:end]) for start, end in zip(starts, ends, strict=True)),
+                label=name if len(set(origins)) > 1 else "",
+                rest=as_sent(text[ends[-1] :]),
             )
         )
     return tuple(rows)
 
 
-def _row(labels: tuple[str, ...], values: NDArray[np.float32]) -> Row:
-    words = tuple(map(one_line, labels))
-    return Row(words, values, ("", *(" " for _ in words[1:])), words)
+def _row(units: LabelSet, values: Weights, places: Sequence[int]) -> Row:
+    """Return a row of units whose text as sent is not known, with spaces between them."""
+    words = tuple(one_line(units.labels[at]) for at in places)
+    return Row(words, values[list(places)], ("", *(" " for _ in words[1:])), words)

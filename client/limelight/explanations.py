@@ -136,10 +136,14 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
         return f"<Explanation {printable(self.prediction.heading)}; {len(self.units)} {self.unit_kind} by {ways}>"
 
     def _repr_html_(self) -> str:
+        return self._html()
+
+    def _html(self, image: bytes | None = None) -> str:
         units = [(self.units.labels[at], unit_figures.values_of(self, at)) for at in unit_figures.largest(self)]
         shown = "; ".join(f"{label} {' '.join(values)}" for label, values in units)
-        notes = [f"largest ({', '.join(self)}): {shown}", *unit_figures.notes(self)]
-        return notebook.panel(unit_figures.figures(self), self.prediction.heading, notes)
+        ways = ", ".join(self).replace("_", " ")
+        notes = [f"largest ({ways}): {shown}", *unit_figures.notes(self)]
+        return notebook.panel(unit_figures.figures(self), self.prediction.heading, notes, image)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as JSON types; `ways` is a list, in order."""
@@ -174,7 +178,7 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
         `limelight.load` reads: NumPy's `.npz`, without pickles.
 
         Args:
-            image: the sent image, for a picture of its patches.
+            image: the sent image, for a picture or page of its patches.
         Raises:
             OSError: the file cannot be written.
             ModuleNotFoundError: Pillow is not installed.
@@ -182,7 +186,7 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
         path = Path(file)
         match path.suffix.lower():
             case ".html":
-                write_file(path, notebook.document(self._repr_html_(), self.prediction.provenance.model))
+                write_file(path, notebook.document(self._html(image), self.prediction.provenance.model))
             case ".png":
                 drawing = package("limelight.cli.render_png", "a picture")
                 drawing.save(unit_figures.figures(self), path, image=image, heading=unit_figures.heading(self))

@@ -72,7 +72,8 @@ def largest(why: "Explanation", most: int = 5) -> list[int]:
 
 def values_of(why: "Explanation", unit: int) -> list[str]:
     """Format the values of a unit, those of changes with their sign."""
-    return [f"{values[unit]:{'' if way in SHARES else '+'}.4f}" for way, values in why.items()]
+    rounded = ((way, round(float(values[unit]), 4) + 0.0) for way, values in why.items())  # no -0.0000
+    return [f"{value:{'' if way in SHARES else '+'}.4f}" for way, value in rounded]
 
 
 def heading(why: "Explanation") -> Mapping[str, str]:

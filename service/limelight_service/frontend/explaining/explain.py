@@ -15,7 +15,7 @@ from limelight.base.counts import counted
 from limelight_bundle.errors import InputError, Path, TooLargeError
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array, Text
-from limelight_service.admission.memory import Transient
+from limelight_service.admission.memory import Held, Transient
 from limelight_service.attention.plan import check_instance, plan_attention
 from limelight_service.attention.select import SelectedMap, select_maps
 from limelight_service.frontend.call import Call
@@ -158,7 +158,7 @@ class _Explaining:
     async def explanation(self, plan: _Plan) -> Explanation:
         """Run the rows of a plan, batch by batch, and put the explanation together."""
         core, schema = self._core, self._checked.schema
-        batch = self._checked.model.sizes.rows_at_once(plan.prepared.row)
+        batch = self._batch(plan.prepared.row)
         with self._held(plan, batch):
             if self._asked.target.similar_to is not None:
                 await self._compare()
@@ -323,7 +323,14 @@ class _Explaining:
                 raise
         raise InputError((*path, "inputs", schema.target_input), "is set, and target.text too; leave one out")
 
-    def _held(self, plan: _Plan, batch: int):  # type: ignore[no-untyped-def]
+    def _batch(self, row: Row) -> int:
+        """Give the rows that are handed over together: a batch for each worker, so that another call waits for no more
+        than one; of rows that generate half a batch, which others join meanwhile.
+        """
+        schema, most = self._checked.schema, self._checked.model.sizes.rows_at_once(row)
+        return max(1, most // 2) if schema.generates else most * schema.served.workers
+
+    def _held(self, plan: _Plan, batch: int) -> Held:
         """Hold the memory of a plan: its answer twice, the rows of a batch, and what an engine computes for them.
 
         Raises: TooLargeError, QueueFullError.
@@ -344,7 +351,8 @@ class _Explaining:
         held = 2 * (checked.size + _size(plan)) + count * sum(each.nbytes for each in row.tensors.values())
         if checked.schema.generates:
             return core.memory.take(held + computing * count)
-        return core.memory.take(held, [Transient(computing * batch, computing)] * count)
+        a_worker = computing * checked.model.sizes.rows_at_once(row)
+        return core.memory.take(held, [Transient(a_worker, computing)] * count)
 
     def _refuse(self, units: int, fitting: int, why: str, instances: int = 1) -> None:
         """Refuse more units than fit. Raises: TooLargeError."""

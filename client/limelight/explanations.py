@@ -94,7 +94,7 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
     units: LabelSet
     """The units, with their places in the input."""
     unit_kind: str
-    """"words", "sentences", "lines", "tokens", "patches", "nodes", "frames", or "groups" for those that were given."""
+    """"words", "sentences", "lines", "tokens", "patches", "nodes", "frames"; "units" for given and mixed ones."""
     ways: Mapping[str, WayValues]
     """By name, in the order of the request."""
     agreements: tuple[Agreement, ...]
@@ -228,13 +228,11 @@ def read_explanation(
     )
 
 
-_USUAL = {"tokens": "words", "grid": "patches"}
+_USUAL = {"tokens": "words", "grid": "patches", "groups": "units"}
 """Units by the kind of the label set that they come from."""
 
 
 def _kind(asked: service_pb2.UnitOptions, units: LabelSet) -> str:
-    if asked.groups:
-        return "groups"
     return name_of(service_pb2.UnitKind, asked.kind) if asked.kind else _USUAL.get(units.kind, units.kind)
 
 

@@ -4,7 +4,9 @@ Numbers are those of the explanation. Colours show what the answer needs: blue f
 without which the target's score falls; orange for one without which it rises.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ import numpy as np
 
 from limelight.base.counts import counted
 from limelight.figures import Figure, Row, Weights, as_sent, heat_of, one_line
-from limelight.labels import LabelSet
+from limelight.labels import Grid, LabelSet
 
 if TYPE_CHECKING:
     from limelight.explanations import Agreement, Explanation
@@ -26,25 +28,43 @@ _DOING = {
     "erase": "erasing",
     "erase_others": "erasing all else",
 }
+# The names of patches, by which those of a picture beside a text are told.
+_CELL = re.compile(r"row (\d+), column (\d+)")
 _LONGEST = 60  # letters of a target in a title
 
 
 def figures(why: "Explanation") -> Iterator[Figure]:
-    """Yield a figure for each way: rows of the text as sent, the cells of a grid, or one row of units."""
+    """Yield for each way a figure of the texts as sent, or of the units in a row, and one for each grid of patches."""
     for way in why.ways.values():
         column, is_share = way.values.astype(np.float32), way.way in SHARES
         about = f"share, mean of {counted(len(way.maps), 'map')}" if is_share else f"change of the {score(why)}"
-        title = f"{way.way.replace('_', ' ')} · {about}"
-        is_grid = why.units.grid is not None
-        yield Figure(
-            title,
-            rows=() if is_grid else _rows(why.units, column, why.texts),
-            heat=heat_of(why.units, column) if is_grid else None,
-            equal=float(column.mean()) if is_share and len(column) else None,
-            key=why.unit_kind,
-            value="share" if is_share else "change",
-            direction=0 if is_share else -1 if way.way in _FALLING else 1,
-        )
+        for units, values in _parts(why.units, column):
+            is_grid = units.grid is not None
+            yield Figure(
+                f"{way.way.replace('_', ' ')} · {about}",
+                rows=() if is_grid else _rows(units, values, why.texts),
+                heat=heat_of(units, values) if is_grid else None,
+                equal=float(column.mean()) if is_share else None,
+                key=why.unit_kind,
+                value="share" if is_share else "change",
+                direction=0 if is_share else -1 if way.way in _FALLING else 1,
+            )
+
+
+def _parts(units: LabelSet, values: Weights) -> Iterator[tuple[LabelSet, Weights]]:
+    """Yield units with their values; patches that are among units of other kinds as a grid of their own."""
+    cells = [found and (int(found[1]), int(found[2])) for found in map(_CELL.fullmatch, units.labels)]
+    origins = units.origins or ("",) * len(units)
+    places: dict[str, list[int]] = {}
+    for at, cell in enumerate(cells if units.grid is None else ()):
+        places.setdefault(origins[at] if cell else "", []).append(at)
+    for name, own in places.items():
+        last = cells[own[-1]]
+        grid = Grid(last[0] + 1, last[1] + 1) if name and last else None
+        whole = grid is not None and len(own) == grid.rows * grid.columns
+        yield replace(units.take(own), grid=grid if whole else None), values[own]
+    if units.grid is not None or not places:
+        yield units, values
 
 
 def score(why: "Explanation") -> str:
@@ -57,7 +77,7 @@ def score(why: "Explanation") -> str:
 
 def notes(why: "Explanation") -> list[str]:
     """Return what stands below the figures: the score that is explained, and the sentence of agreement."""
-    kept = f"{score(why)}: {why.target.score:.4f}, from {counted(why.rows, 'row')}"
+    kept = f"{score(why)}: {why.target.score:.4g}, from {counted(why.rows, 'row')}"
     return [kept, *([why.sentence] if why.sentence else [])]
 
 
@@ -79,7 +99,7 @@ def values_of(why: "Explanation", unit: int) -> list[str]:
 def heading(why: "Explanation") -> Mapping[str, str]:
     """Return the texts above a picture by their kind."""
     said = {} if not why.sentence else {"agreement": why.sentence}
-    return {"answer": why.prediction.headline, "explained": f"{score(why)} ({why.target.score:.4f})", **said}
+    return {"answer": why.prediction.headline, "explained": f"{score(why)} ({why.target.score:.4g})", **said}
 
 
 def sentence(why: "Explanation") -> str:
@@ -88,8 +108,8 @@ def sentence(why: "Explanation") -> str:
     if found is None:
         return ""
     first, second = (_DOING.get(each, each) for each in (found.first, found.second))
-    many = why.unit_kind
-    units = counted(len(why.units), "patch" if many == "patches" else many.removesuffix("s"), many)
+    one = "patch" if why.unit_kind == "patches" else why.unit_kind.removesuffix("s")
+    units = counted(len(why.units), one, why.unit_kind)
     if found.correlation is None:
         few = len(why.units) < 3
         reason = "that is too few" if few else "one of them is the same for all"

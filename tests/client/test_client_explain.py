@@ -96,7 +96,7 @@ def test_options_go_onto_the_wire(server: Forwarder, client: limelight.Client):
     asked = server.requests[-1]
     assert (asked.target.index, asked.units.label_set) == (2, "tokens")
     assert [each.name for each in asked.units.groups] == list(why.units.labels) == ["animal", "rest"]
-    assert (why.unit_kind, why.target.label) == ("groups", LABELS[2])
+    assert (why.unit_kind, why.target.label) == ("units", LABELS[2])
     forced = client.explain("echo", TEXT, target=limelight.Target(text="a mat", entry=-1), units=groups)
     assert (forced.target.entry, forced.target.label) == (1, "mat") and forced.prediction.text != "a mat"
     client.explain("pair", ("the cat", "a dog ran"), unit_inputs="pair.second", unit_size=0)
@@ -153,8 +153,8 @@ def made(units: attention_pb2.LabelSet, instance: values_pb2.Instance, *, agree:
 def words(*spans: tuple[int, int], **columns: Any) -> attention_pb2.LabelSet:
     """Units of a text by their places."""
     return attention_pb2.LabelSet(
-        name="units", kind=attention_pb2.LABEL_KIND_GROUPS, size=len(spans), texts=["w"] * len(spans),
-        starts=[start for start, _ in spans], ends=[end for _, end in spans], **{"inputs": ["text"], **columns},
+        name="units", kind=attention_pb2.LABEL_KIND_GROUPS, size=len(spans), starts=[start for start, _ in spans],
+        ends=[end for _, end in spans], **{"texts": ["w"] * len(spans), "inputs": ["text"], **columns},
     )  # fmt: skip
 
 
@@ -234,3 +234,14 @@ def test_a_grid_of_patches_is_a_heat_map(client: limelight.Client):
         assert each.heat.region == limelight.Region(0, 0, 8, 8)
     (whole,) = figures_of_maps(client.attend("glance", INPUTS["glance"], maps="encoder.0.self").maps)
     assert whole.heat is not None and re.match(r"attention · share, mean of \d maps$", next(figures(why)).title)
+
+
+def test_patches_beside_words_have_a_grid_of_their_own():
+    cells = [f"row {row}, column {column}" for row in range(2) for column in range(3)]
+    places = {"inputs": ["text", "image"], "input_indices": [0, *[1] * 6], "texts": ["what?", *cells]}
+    texts, patches, *_ = figures(made(words((0, 5), *[(0, 0)] * 6, **places), sent(text="what?")))
+    assert texts.rows[0].pieces == ("what?",) and texts.heat is None and not patches.rows
+    assert patches.heat is not None and patches.heat.cells.tolist() == pytest.approx(np.arange(1, 7).reshape(2, 3) / 6)
+    places["texts"][-1] = "row 1, column 7"
+    (texts, patches, *_) = figures(made(words((0, 5), *[(0, 0)] * 6, **places), sent(text="what?")))
+    assert patches.heat is None and len(patches.rows[0].words) == 6, "no whole grid"

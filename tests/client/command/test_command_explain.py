@@ -30,7 +30,7 @@ def test_a_pipe_gets_the_text_twice_with_numbers_the_largest_and_one_sentence(ru
     assert lines[10].split() == ["attention", "erase"]
     shown = [f"{TEXT.split()[at]} {why['attention'][at]:.4f} {why['erase'][at]:+.4f}" for at in order]
     assert [" ".join(each.split()) for each in lines[11:14]] == shown
-    assert lines[14] == f"log-probability of {why.target.label}: {why.target.score:.4f}, from 4 rows"
+    assert lines[14] == f"log-probability of {why.target.label}: {why.target.score:.4g}, from 4 rows"
     assert lines[15:] == [why.sentence]
 
 

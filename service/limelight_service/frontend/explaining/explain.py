@@ -17,7 +17,7 @@ from limelight_bundle.rows import Row
 from limelight_bundle.values import Array, Text
 from limelight_service.admission.memory import Held, Transient
 from limelight_service.attention.plan import check_instance, plan_attention
-from limelight_service.attention.select import SelectedMap, select_maps
+from limelight_service.attention.select import SelectedMap, indices, select_maps
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest, CheckedCall, PreparedInstance
 from limelight_service.frontend.core import Core, Part, prediction_of
@@ -300,6 +300,10 @@ class _Explaining:
 
     def _weighed(self, way: Way, attended: Sequence[SelectedMap], units: Units, row: Row, field: Path) -> Wanted:
         """Check the attention of a way against the instance. Raises: InputError."""
+        for each in attended:
+            name = each.description.query_labels
+            if each.queries is not None and name in row.labels:
+                indices(each.queries, row.labels[name].size, f"queries of {each.description.name}")
         is_rollout = way is Way.ROLLOUT
         options = share_options(rolled_maps(attended) if is_rollout else attended, units, rollout=is_rollout)
         plan = plan_attention(self._checked.schema.maps, options, field)

@@ -24,8 +24,10 @@ from limelight.unit_figures import figures
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from tests.client.served import DOCUMENT, PICTURE, SENTENCES, TEXT, tiny
 from tests.client.test_client_notebook import drawn
+from tests.kit import bundles
 from tests.kit.bundles import LABELS, softmax
 from tests.kit.forwarder import Forwarder
+from tests.kit.serving import serving
 
 INPUTS: dict[str, Any] = {
     "tiny": TEXT,
@@ -274,3 +276,16 @@ def test_patches_beside_words_have_a_grid_of_their_own():
     places["texts"][-1] = "row 1, column 7"
     (texts, patches, *_) = figures(made(words((0, 5), *[(0, 0)] * 6, **places), sent(text="what?")))
     assert patches.heat is None and len(patches.rows[0].words) == 6, "no whole grid"
+
+
+def test_nodes_and_numbers_are_explained(tmp_path: Path):
+    bundles.web(tmp_path)
+    bundles.picture(tmp_path)
+    with serving(tmp_path) as running, limelight.Client(running.server.address) as client:
+        nodes = client.explain("web", client.model("web").examples[0])
+        number = client.explain("picture", client.model("picture").examples[0], target="weight", ways="erase")
+        usual = client.predict("picture", client.model("picture").examples[0])
+    assert nodes.unit_kind == "nodes" and nodes.target.score_kind == "log_probability"
+    assert [row.words for row in next(figures(nodes)).rows] == [nodes.units.labels]
+    assert (number.target.label, number.target.score_kind) == ("weight", "value")
+    assert number.target.score == pytest.approx(usual.numbers[1].value, rel=1e-5) and number["erase"].shape == (4,)

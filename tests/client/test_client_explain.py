@@ -7,6 +7,7 @@ import math
 import pickle
 import random
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,14 @@ def test_the_asynchronous_client_explains_alike_and_several_at_once(server: Forw
     for mine, theirs in zip(client.explain("tiny", [TEXT, "a dog"], ways="erase"), asyncio.run(asked()), strict=True):
         assert mine.units == theirs.units and list(mine) == ["erase"] and mine.sentence == ""
         np.testing.assert_allclose(mine["erase"], theirs["erase"], atol=1e-5)
+
+
+def test_without_pillow_a_picture_says_what_to_install(
+    client: limelight.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ModuleNotFoundError, match=r"a picture needs PIL.*limelight-client\[cli\]"):
+        client.explain("tiny", TEXT).save(tmp_path / "why.png")
 
 
 def test_options_go_onto_the_wire(server: Forwarder, client: limelight.Client):

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from limelight.events import GeneratedToken as GeneratedToken
     from limelight.events import GenerationEnd as GenerationEnd
     from limelight.events import GenerationStart as GenerationStart
+    from limelight.explanations import Agreement as Agreement
+    from limelight.explanations import ExplainedTarget as ExplainedTarget
+    from limelight.explanations import Explanation as Explanation
+    from limelight.explanations import WayValues as WayValues
     from limelight.groups import Grouping as Grouping
     from limelight.groups import Pool as Pool
     from limelight.groups import TextSpan as TextSpan
@@ -75,6 +79,7 @@ if TYPE_CHECKING:
     from limelight.requests import Generation as Generation
     from limelight.requests import Hidden as Hidden
     from limelight.requests import Selection as Selection
+    from limelight.requests import Target as Target
     from limelight.saving import SavedMap as SavedMap
     from limelight.saving import save_maps as save_maps
     from limelight.similarity import MaxSim as MaxSim
@@ -103,6 +108,7 @@ _MODULES = {
     "descriptions": "Model ModelStatus",
     "base.errors": _ERRORS,
     "events": "GeneratedToken GenerationEnd GenerationStart",
+    "explanations": "Agreement ExplainedTarget Explanation WayValues",
     "groups": "Grouping Pool TextSpan",
     "interventions": "Intervention replace scale_heads scale_keys",
     "labels": "Grid LabelSet Region",
@@ -112,7 +118,7 @@ _MODULES = {
         "Box Boxes Classification ClassProbability Embedding GeneratedSequence HiddenState Number Prediction "
         "Provenance Regression Sequences Span Spans Tagging TopTokens"
     ),
-    "requests": "Attention Generation Hidden Selection",
+    "requests": "Attention Generation Hidden Selection Target",
     "saving": "SavedMap save_maps",
     "similarity": "MaxSim maxsim",
     "speech": "TimedWord word_times",

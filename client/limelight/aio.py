@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, Unpack, cast, overload
 
@@ -19,13 +20,16 @@ from limelight.connection import Connection
 from limelight.described import Instances, Named, OneInstance, are_definite, is_one, listed, reading_texts, with_names
 from limelight.descriptions import Model, ModelStatus
 from limelight.events import GenerationEvent
+from limelight.explanations import Explanation
 from limelight.predictions import Prediction
 from limelight.requests import (
     AttendManyOptions,
     AttendOptions,
+    ExplainOptions,
     GenerateOptions,
     PredictManyOptions,
     PredictOptions,
+    Target,
     TokenizeOptions,
 )
 from limelight.streams import StreamEvent
@@ -82,6 +86,31 @@ class AsyncClient(Connection):
         """Predict with attention as `Client.attend` does."""
         named = await self._named(model, inputs, options.get("version", 0), timeout)
         answers = await self._call(calls.attend(model, named, **options), timeout)
+        return answers[0] if is_one(inputs) else answers
+
+    @overload
+    async def explain(  # type: ignore[overload-overlap]
+        self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[ExplainOptions]
+    ) -> Explanation: ...
+    @overload
+    async def explain(
+        self,
+        model: str,
+        inputs: Sequence[OneInstance],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[ExplainOptions],
+    ) -> list[Explanation]: ...
+    async def explain(
+        self, model: str, inputs: Instances, *, timeout: float | None = None, **options: Unpack[ExplainOptions]
+    ) -> Explanation | list[Explanation]:
+        """Explain as `Client.explain` does."""
+        version, target = options.get("version", 0), options.get("target")
+        named = await self._named(model, inputs, version, timeout)
+        if isinstance(target, Target) and target.similar_to is not None:
+            (other,) = await self._named(model, [target.similar_to], version, timeout)
+            options["target"] = replace(target, similar_to=other)
+        answers = await self._call(calls.explain(model, named, **options), timeout)
         return answers[0] if is_one(inputs) else answers
 
     def attend_stream(

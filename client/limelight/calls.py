@@ -11,6 +11,7 @@ from limelight.base.errors import Internal
 from limelight.base.values import Inputs
 from limelight.descriptions import Model, ModelStatus, read_model, read_status
 from limelight.events import EventReader, GenerationEvent
+from limelight.explanations import Explanation, read_explanation
 from limelight.labels import check_sizes
 from limelight.predictions import Prediction, read_prediction
 from limelight.streams import StreamEvent, StreamReader
@@ -91,6 +92,24 @@ def attend_stream(model: str, inputs: requests.Instances, **options: Any) -> Cal
     request = requests.attend_request(service_pb2.AttendStreamRequest, model, inputs, **options)
     reader = StreamReader(request.instances)
     return Call("AttendStream", request, reader.read, reader.check_end)
+
+
+def explain(model: str, inputs: requests.Instances, **options: Any) -> Call[list[Explanation]]:
+    """Build a call for one explanation an instance."""
+    requests.check_options("explain", options)
+    return explained(requests.explain_request(model, inputs, **options))
+
+
+def explained(request: service_pb2.ExplainRequest) -> Call[list[Explanation]]:
+    """Build the call of a request for explanations."""
+
+    def answer(response: service_pb2.ExplainResponse) -> list[Explanation]:
+        _check_count(len(response.explanations), len(request.instances))
+        check_sizes(each for one in response.explanations for each in (*one.prediction.label_sets, one.units))
+        both = zip(response.explanations, request.instances, strict=True)
+        return [read_explanation(each, instance, request.units) for each, instance in both]
+
+    return Call("Explain", request, answer)
 
 
 def generate(model: str, inputs: Inputs | values_pb2.Instance, **options: Any) -> Call[GenerationEvent]:

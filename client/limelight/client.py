@@ -1,11 +1,11 @@
 """The synchronous client."""
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, Unpack, cast, overload
+from typing import Any, Self, Unpack, overload
 
 import grpc
 
@@ -18,13 +18,16 @@ from limelight.connection import Connection
 from limelight.described import Instances, Named, OneInstance, are_definite, is_one, listed, reading_texts, with_names
 from limelight.descriptions import Model, ModelStatus
 from limelight.events import GenerationEvent
+from limelight.explanations import Explanation
 from limelight.predictions import Prediction
 from limelight.requests import (
     AttendManyOptions,
     AttendOptions,
+    ExplainOptions,
     GenerateOptions,
     PredictManyOptions,
     PredictOptions,
+    Target,
     TokenizeOptions,
 )
 from limelight.streams import StreamEvent
@@ -113,6 +116,37 @@ class Client(Connection):
         """
         named = self._named(model, inputs, options.get("version", 0), timeout)
         answers = self._call(calls.attend(model, named, **options), timeout)
+        return answers[0] if is_one(inputs) else answers
+
+    @overload
+    def explain(  # type: ignore[overload-overlap]
+        self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[ExplainOptions]
+    ) -> Explanation: ...
+    @overload
+    def explain(
+        self,
+        model: str,
+        inputs: Sequence[OneInstance],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[ExplainOptions],
+    ) -> list[Explanation]: ...
+    def explain(
+        self, model: str, inputs: Instances, *, timeout: float | None = None, **options: Unpack[ExplainOptions]
+    ) -> Explanation | list[Explanation]:
+        """Tell what of its input an answer depends on: for each unit (a word, a patch), its share of the attention, and
+        how the answer changes without it.
+
+        Args:
+            options: target, units, unit_size, unit_inputs, ways, maps, layers, heads, queries, selections, version,
+                truncate, interventions, seed, generation, max_classes; see `limelight.requests.ExplainOptions`.
+        """
+        version, target = options.get("version", 0), options.get("target")
+        named = self._named(model, inputs, version, timeout)
+        if isinstance(target, Target) and target.similar_to is not None:
+            (other,) = self._named(model, [target.similar_to], version, timeout)
+            options["target"] = replace(target, similar_to=other)
+        answers = self._call(calls.explain(model, named, **options), timeout)
         return answers[0] if is_one(inputs) else answers
 
     def attend_stream(
@@ -253,6 +287,16 @@ class Client(Connection):
     ) -> None:
         self.close()
 
+    def call(self, method: str, request: Any, *, timeout: float | None = None) -> Any:
+        """Send a protocol message to a unary RPC, and return the response message."""
+        try:
+            return getattr(self._stub, method)(
+                request, timeout=self._start_call(timeout), metadata=self._settings.call_metadata
+            )
+        except grpc.RpcError as error:
+            self._models.clear()  # another version of a model may have other inputs
+            raise transport.failure(error, self._settings) from None
+
     def _named(
         self, model: str, inputs: Instances, version: int, timeout: float | None, *, texts: bool = False
     ) -> Sequence[Named]:
@@ -293,17 +337,7 @@ class Client(Connection):
                 return many.refusal(error, number)
 
         def exchange(batch: Sequence[tuple[int, many.Instance]]) -> list[Answer | Error]:
-            steps, reply = many.answers(batch, course), cast(Any, None)
-            try:
-                while True:
-                    step = steps.send(reply)
-                    if isinstance(step, list):
-                        reply = self._reply(make(model, step, **options), timeout)
-                    else:
-                        time.sleep(step)
-            except StopIteration as finished:
-                found: list[Answer | Error] = finished.value
-                return found
+            return many.exchanged(batch, course, lambda step: self._reply(make(model, step, **options), timeout))
 
         running: deque[Future[list[Answer | Error]]] = deque()
         with many.counting(progress, many.total_of(inputs)) as count, ThreadPoolExecutor(concurrency) as pool:
@@ -329,13 +363,7 @@ class Client(Connection):
             return error
 
     def _call(self, call: Call[Answer], timeout: float | None) -> Answer:
-        method = getattr(self._stub, call.method)
-        try:
-            response = method(call.request, timeout=self._start_call(timeout), metadata=self._settings.call_metadata)
-        except grpc.RpcError as error:
-            self._models.clear()  # another version of a model may have other inputs
-            raise transport.failure(error, self._settings) from None
-        return calls.read(call, response)
+        return calls.read(call, self.call(call.method, call.request, timeout=timeout))
 
     def _stream(self, call: Call[Answer], timeout: float | None) -> Iterator[Answer]:
         method = getattr(self._stub, call.method)

@@ -40,6 +40,8 @@ class Row:
     """Sum of the weights that `top_k` omitted from the row; None for none."""
     scale: float = 1.0
     """Weight by which the words' shades are multiplied: a sentence's, or 1."""
+    rest: str = ""
+    """Text after the last word."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +80,13 @@ class Figure:
     """Name of the label set of the keys."""
     value: str = "weight"
     """A kind of number: a weight, a score or a norm."""
+    direction: int = 0
+    """For changes of a score the sign of those that are blue, 1 or -1; 0 for other values."""
 
     @property
     def scale(self) -> Scale:
         """The colour scale of the shaded values."""
-        return scale_of(self.largest, signed=self.signed, equal=self.equal)
+        return replace(scale_of(self.largest, signed=self.signed, equal=self.equal), is_falling=self.direction < 0)
 
     @property
     def shaded(self) -> list[Weights]:
@@ -103,8 +107,8 @@ class Figure:
 
     @property
     def signed(self) -> bool:
-        """True if a shaded value is negative."""
-        return any(bool((np.nan_to_num(each) < 0).any()) for each in self.shaded)
+        """True for changes, and if a shaded value is negative."""
+        return bool(self.direction) or any(bool((np.nan_to_num(each) < 0).any()) for each in self.shaded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +245,7 @@ def _figure(
     title = (of, one.map.name, "" if one.map.quantity == "weights" else one.map.quantity, one.heads)
     if key.grid is not None and key.indices is None:
         row, what = _grid_row(one)
-        return Figure(_title(*title, what), heat=_heat(key, row.weights[0]), notes=_left_out(row))
+        return Figure(_title(*title, what), heat=heat_of(key, row.weights[0]), notes=_left_out(row))
     if key.parent and key.parent == query.name and len(key.parents):
         own = weights_of_rows.get(query.name)
         of_rows = f"{query.kind.removesuffix('s')}" if query.kind == "sentences" else "row"
@@ -312,7 +316,8 @@ def _grid_row(one: DisplayedMap) -> tuple[DisplayedMap, str]:
     ), f"mean over {counted(len(weights), 'query', 'queries')}"
 
 
-def _heat(key: LabelSet, row: Weights) -> GridHeatmap:
+def heat_of(key: LabelSet, row: Weights) -> GridHeatmap:
+    """Lay the weights of the entries of a grid over its cells."""
     assert key.grid is not None
     before = len(key.grid.leading)
     names = map(one_line, key.grid.leading)
@@ -378,7 +383,7 @@ def _words(
     left_out: float | None = None,
 ) -> Row:
     words = tuple(one_line(word) for word in key.labels)
-    follows, texts = _follows(key).tolist(), _texts(sent)
+    follows, texts = _follows(key).tolist(), sent_texts(sent)
     gaps, pieces, text = [], [], key.kind == "tokens" and len(key.starts) > 0
     for place, word in enumerate(key.labels):
         gap, piece = "" if place == 0 or follows[place] else " ", words[place]
@@ -403,7 +408,7 @@ def _indentation(rows: LabelSet, place: int, sent: values_pb2.Instance | None) -
     """Return the text before a sentence at the start of a line: empty lines and indentation."""
     if not len(rows.starts):
         return ""
-    source = _source_of(rows, place, _texts(sent))
+    source = _source_of(rows, place, sent_texts(sent))
     if not source:
         return ""
     start = int(rows.starts[place])
@@ -416,14 +421,14 @@ def _indentation(rows: LabelSet, place: int, sent: values_pb2.Instance | None) -
     return "\n" * empty + as_sent(indentation)
 
 
-def _texts(sent: values_pb2.Instance | None) -> dict[str, str]:
+def sent_texts(sent: values_pb2.Instance | None) -> dict[str, str]:
     """Return the sent texts by the inputs that tokens name, without sentences, whose offsets are their own."""
     texts: dict[str, str] = {}
     for name, value in sent.inputs.items() if sent is not None else ():
         match value.WhichOneof("kind"):
             case "text":
                 texts[name] = value.text
-            case "document":
+            case "document" if value.document.HasField("text"):
                 texts[name] = value.document.text
             case "pair":
                 texts |= {f"{name}.first": value.pair.first, f"{name}.second": value.pair.second}
@@ -445,13 +450,14 @@ def as_sent(text: str) -> str:
 def lines_of(row: Row, shades: Sequence[float]) -> list[list[tuple[str, float]]]:
     """Return the pieces of a row by line as sent, each with its shade; gaps have none."""
     lines: list[list[tuple[str, float]]] = [[]]
-    for gap, piece, shade in zip(row.gaps, row.pieces, shades, strict=True):
-        for text, strength in ((gap, 0.0), (piece, shade)):
-            for number, part in enumerate(text.split("\n")):
-                if number:
-                    lines.append([])
-                if part:
-                    lines[-1].append((part, strength))
+    words = zip(row.gaps, row.pieces, shades, strict=True)
+    texts = [each for gap, piece, shade in words for each in ((gap, 0.0), (piece, shade))]
+    for text, strength in (*texts, (row.rest, 0.0)):
+        for number, part in enumerate(text.split("\n")):
+            if number:
+                lines.append([])
+            if part:
+                lines[-1].append((part, strength))
     return lines
 
 

@@ -14,7 +14,7 @@ from dataclasses import MISSING, Field, fields
 from io import BytesIO
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from limelight import predictions
 from limelight.archive import DOCUMENT, FORMAT
 from limelight.attended import Attended, SequenceAttention
+from limelight.explanations import Agreement, ExplainedTarget, Explanation, WayValues
 from limelight.labels import Grid, LabelSet, Region, check_columns
 from limelight.maps import AttentionMap, Edges
 from limelight.predictions import HiddenState, Prediction, Tagging
@@ -34,6 +35,7 @@ _RESULTS = (
 _TYPES: dict[str, type[Record]] = {
     **{each.__name__: each for each in (Attended, SequenceAttention, Prediction, AttentionMap, Edges, LabelSet)},
     **{each.__name__: each for each in (Grid, Region, Tagging, HiddenState)},
+    **{each.__name__: each for each in (Agreement, ExplainedTarget, Explanation, WayValues)},
     **{name: getattr(predictions, name) for name in _RESULTS.split()},
 }
 # What reading the header of an array, JSON or a record of hostile content can raise.
@@ -53,8 +55,13 @@ _FAULTS = (
 )
 
 
-def load(file: str | os.PathLike[str]) -> Attended | Prediction | AttentionMap:
-    """Read an answer, a prediction or a map that `save` wrote. It equals the saved one. Nothing of the file is run.
+Saved: TypeAlias = Attended | Prediction | AttentionMap | Explanation
+
+
+def load(file: str | os.PathLike[str]) -> Saved:
+    """Read an answer, a prediction, a map or an explanation that `save` wrote. It equals the saved one.
+
+    Nothing of the file is run.
 
     Raises:
         ValueError: the file is no such file, is damaged, or was written by a newer version; the message says which.
@@ -109,7 +116,7 @@ class _Members:
         return array
 
 
-def _answer(members: _Members) -> Attended | Prediction | AttentionMap:
+def _answer(members: _Members) -> Saved:
     document = json.loads(members.array(DOCUMENT).tobytes())
     if not isinstance(document, dict) or "format" not in document:
         raise ValueError("its document is not one of Limelight")
@@ -124,8 +131,8 @@ def _answer(members: _Members) -> Attended | Prediction | AttentionMap:
         except _FAULTS as error:
             what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             raise ValueError(f"records[{number}]: {what}") from error
-    if not records or not isinstance(last := records[-1], Attended | Prediction | AttentionMap):
-        raise ValueError("its last record is not an answer, a prediction or a map")
+    if not records or not isinstance(last := records[-1], Saved):
+        raise ValueError("its last record is not an answer, a prediction, a map or an explanation")
     return last
 
 
@@ -210,6 +217,9 @@ def _check(record: Record) -> None:
                 raise ValueError(f"a label set has {len(record)} entries and {len(record.indices)} indices")
         case AttentionMap():
             _check_map(record)
+        case Explanation():
+            if any(len(each.values) != len(record.units) or name != each.way for name, each in record.ways.items()):
+                raise ValueError("its ways are not of its units")
         case Tagging():
             sizes = {len(record.names), *(len(each) for each in (record.indices, record.probabilities))}
             if len(sizes) > 1 or record.indices.ndim != 2 or record.indices.shape != record.probabilities.shape:

@@ -50,6 +50,29 @@ def page(maps: Sequence["AttentionMap"], heading: str = "", *, fold_heads: bool 
     if fold_heads and any(len(each.heads) > 1 and not each.head_reduction for each in maps):
         heads = figures(maps, each_head=True, matrices=True)
         parts.append(_folded("heads", [words.figure(each) for each in islice(heads, _MOST_HEADS)]))
+    return _block(parts)
+
+
+def panel(figures: Iterable[Figure], heading: str, notes: Sequence[str], image: bytes | None = None) -> str:
+    """Return the HTML of figures between the answer, as a heading, with the sent image, and notes."""
+    words = _Budget(_MOST_WORDS)
+    drawn = [words.figure(each) for each in figures]
+    if image is not None:  # browsers find out its format by themselves
+        data = b64encode(image).decode()
+        drawn.insert(0, f'<img alt="the image as sent" style="width:{_SIDE}px" src="data:image/png;base64,{data}">')
+    return _block([f"<div><b>{escape(heading)}</b></div>", *drawn, *map(_small, notes)])
+
+
+def document(body: str, title: str) -> str:
+    """Return a page of its own, which loads and runs nothing, for the HTML of an answer."""
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<title>{escape(title)}</title><body style="font:16px/1.5 system-ui,sans-serif;margin:2rem">{body}</html>\n'
+    )
+
+
+def _block(parts: Iterable[str]) -> str:
     return f'<div style="line-height:1.6;max-width:60em">{"".join(parts)}</div>'
 
 
@@ -106,6 +129,8 @@ def _row(row: Row, strengths: Sequence[float]) -> str:
         parts.append(f'{escape(gap)}<span title="{_number(weight)}"{shade}>{escape(piece)}</span>')
     if len(strengths) < len(row.words):
         parts.append(f" … {len(row.words) - len(strengths)} more")
+    else:
+        parts.append(escape(row.rest))
     if row.left_out is not None:
         parts.append(f'<span style="opacity:0.6">  left out: {row.left_out:.3f}</span>')
     return f'<div style="white-space:pre-wrap">{"".join(parts)}</div>'

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 from limelight.base.counts import counted
 from limelight.base.enums import number_of
@@ -10,8 +10,9 @@ from limelight.base.errors import InputError
 from limelight.base.strings import check_string, check_strings
 from limelight.base.suggestions import check_keywords
 from limelight.base.values import Inputs, to_instance
-from limelight.groups import Groupings, Pool, grouping_messages
+from limelight.groups import Grouping, Groupings, Groups, Pool, TextSpan, grouping_messages
 from limelight.interventions import Intervention, with_interventions
+from limelight.predictions import Span
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 
 _Attending = TypeVar("_Attending", service_pb2.AttendRequest, service_pb2.AttendStreamRequest)
@@ -78,11 +79,7 @@ class Attention(Selection):
 
     def options(self) -> attention_pb2.AttentionOptions:
         """Build the protocol message."""
-        one, selections = Selection.message(self), [selection.message() for selection in self.selections]
-        if one.ByteSize():
-            if selections:
-                raise ValueError("give either `selections` or the fields of one selection")
-            selections = [one]
+        selections = _selections(Selection.message(self), self.selections)
         reduction = number_of(attention_pb2.HeadReduction, self.reduce, what="reduce") if self.reduce else None
         pool = Pool(self.pool) if isinstance(self.pool, int) else self.pool
         return attention_pb2.AttentionOptions(
@@ -164,6 +161,48 @@ class Generation:
         return service_pb2.GenerationOptions(**same)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What `explain` explains; without a field the model's own answer."""
+
+    label: str | None = None
+    """Name of a class, or of a number of a regression."""
+    index: int | None = None
+    """Index of a class in the model."""
+    text: str | None = None
+    """For generating models: an output, which is forced."""
+    span: TextSpan | Span | None = None
+    """A span of the text, for models that find spans."""
+    similar_to: Any = None
+    """For models that give vectors: the instance to whose vector the similarity is explained, as in a call."""
+    entry: int | None = None
+    """For tagging and boxes the entry, for generating models the output step; negative numbers count from the end."""
+    result: str = ""
+    """Name of the result; empty for the main one."""
+
+    def message(self) -> service_pb2.ExplainTarget:
+        """Build the protocol message. Raises ValueError for two targets."""
+        kinds = {name: getattr(self, name) for name in ("label", "index", "text", "span", "similar_to")}
+        given = {name: value for name, value in kinds.items() if value is not None}
+        if len(given) > 1:
+            raise ValueError(f"a target has one of {', '.join(kinds)}, not {' and '.join(given)}")
+        if self.span is not None:
+            part = check_string(self.span.part, "target.span.part")
+            given["span"] = values_pb2.TextSpan(
+                start=self.span.start, end=self.span.end, sentence=self.span.sentence, part=part
+            )
+        if self.similar_to is not None:
+            given["similar_to"] = to_instance(self.similar_to, "target.similar_to")
+        for name in ("label", "text"):
+            if name in given:
+                check_string(given[name], f"target.{name}")
+        return service_pb2.ExplainTarget(result=check_string(self.result, "target.result"), entry=self.entry, **given)
+
+
+Explained: TypeAlias = str | int | TextSpan | Span | Target | None
+"""A target: the name or the index of a class, a span, or a `Target`; None for the model's own answer."""
+
+
 class CallOptions(TypedDict, total=False):
     """Options of every call for predictions.
 
@@ -217,6 +256,38 @@ class AttendOptions(PredictOptions, total=False):
     encoding: Literal["float32", "float16", "uint8"]
     sequences: int
     max_response_bytes: int
+
+
+class ExplainOptions(CallOptions, total=False):
+    """Options of `explain`.
+
+    Attributes:
+        target: what is explained: the name or the index of a class, a span, or a `Target`; None for the model's own
+            answer.
+        units: "words", "sentences", "lines", "tokens", "patches", "nodes" or "frames", or given units: groups by name
+            (`limelight.groups`), or a `Grouping` for groups of one label set. Empty for those that fit the input.
+        unit_size: cells along a side of a patch, or frames of a part; 0 for the smallest that gives at most 64 units.
+        unit_inputs: only units of these inputs, such as "pair.first"; empty for all.
+        ways: "attention", "rollout", "look_away", "look_only", "erase" and "erase_others"; empty for attention and
+            look_away, or erase where no map takes a factor.
+        maps, layers, heads, queries, selections: whose attention counts, and maps and heads that look away; empty for
+            all.
+        seed, generation, max_classes: as of `predict`, for the model's own answer.
+    """
+
+    target: Explained
+    units: str | Groups | Grouping
+    unit_size: int
+    unit_inputs: Strings
+    ways: Strings
+    maps: Strings
+    layers: Integers
+    heads: Integers
+    queries: Integers
+    selections: Sequence[Selection]
+    seed: Seeds
+    generation: Generation | None
+    max_classes: int
 
 
 class ManyOptions(TypedDict, total=False):
@@ -278,6 +349,7 @@ _OPTIONS = {
     "predict": PredictOptions.__optional_keys__,
     "attend": AttendOptions.__optional_keys__,
     "attend_stream": AttendOptions.__optional_keys__ - {"hidden"},
+    "explain": ExplainOptions.__optional_keys__,
     "generate": GenerateOptions.__optional_keys__,
     "predict_many": PredictManyOptions.__optional_keys__,
     "attend_many": AttendManyOptions.__optional_keys__,
@@ -363,6 +435,48 @@ def attend_request(
     )
 
 
+def explain_request(
+    model: str,
+    inputs: Instances,
+    *,
+    version: int = 0,
+    truncate: bool = False,
+    interventions: Sequence[Intervention] = (),
+    seed: Seeds = None,
+    generation: Generation | None = None,
+    max_classes: int = 0,
+    target: Explained = None,
+    units: str | Groups | Grouping = "",
+    unit_size: int = 0,
+    unit_inputs: Strings = (),
+    ways: Strings = (),
+    selections: Sequence[Selection] = (),
+    **selection: Any,
+) -> service_pb2.ExplainRequest:
+    """Build a request for explanations; `selection` are fields of one `Selection`."""
+    options = service_pb2.UnitOptions(size=unit_size, inputs=_strings(unit_inputs, "unit_inputs"))
+    if isinstance(units, str) and units:
+        options.kind = number_of(service_pb2.UnitKind, units, what="units")
+    elif not isinstance(units, str):
+        for grouping in grouping_messages(units, "units"):
+            options.groups.extend(grouping.groups)
+            options.label_set = grouping.label_set
+    if target is not None and not isinstance(target, Target):
+        kind = "label" if isinstance(target, str) else "index" if isinstance(target, int) else "span"
+        target = Target(**{kind: target})  # type: ignore[arg-type]
+    return service_pb2.ExplainRequest(
+        model=model_message(model, version),
+        instances=_instances(inputs, seed, interventions),
+        truncate=truncate,
+        generation=generation.message() if generation else None,
+        max_classes=max_classes,
+        target=target.message() if target is not None else None,
+        units=options,
+        ways=[number_of(service_pb2.Way, each, what="a way") for each in _strings(ways, "ways")],
+        selections=_selections(Selection(**selection).message(), selections),
+    )
+
+
 def generate_request(
     model: str,
     inputs: Inputs | values_pb2.Instance,
@@ -421,6 +535,16 @@ def _seeded(instance: values_pb2.Instance, seed: int | None) -> values_pb2.Insta
     seeded.CopyFrom(instance)
     seeded.seed = seed
     return seeded
+
+
+def _selections(one: attention_pb2.MapSelection, several: Sequence[Selection]) -> list[attention_pb2.MapSelection]:
+    """Return several selections, or the one whose fields are given instead."""
+    selections = [each.message() for each in several]
+    if one.ByteSize():
+        if selections:
+            raise ValueError("give either `selections` or the fields of one selection")
+        return [one]
+    return selections
 
 
 def _strings(value: Strings, field: str) -> Sequence[str]:

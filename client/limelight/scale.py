@@ -20,6 +20,8 @@ class Scale:
     signed: bool = False
     is_relative: bool = False
     """Whether `low` is the weight of each entry if all had the same."""
+    is_falling: bool = False
+    """Whether smaller values have the larger strength."""
 
     def strengths(self, weights: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the strength of each weight: -1 to 1 if signed, else 0 to 1. NaN has none."""
@@ -29,13 +31,14 @@ class Scale:
         strengths: NDArray[np.float32] = np.clip(
             (np.nan_to_num(weights, nan=self.low) - self.low) / span, -1.0 if self.signed else 0.0, 1.0
         ).astype(np.float32)
-        return strengths
+        return -strengths if self.is_falling else strengths
 
     @property
     def ends(self) -> tuple[str, str]:
-        """The numbers at the ends, as text."""
-        low = -self.high if self.signed else self.low
-        return f"equal {low:.3g}" if self.is_relative else f"{low:.3g}", f"{self.high:.3g}"
+        """The numbers at the ends, as text, that of the largest strength last."""
+        low, high = -self.high if self.signed else self.low, f"{self.high:.3g}"
+        ends = f"equal {low:.3g}" if self.is_relative else f"{low:.3g}", high
+        return ends[::-1] if self.is_falling else ends
 
 
 def scale_of(largest: float, *, signed: bool, equal: float | None) -> Scale:

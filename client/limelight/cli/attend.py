@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from limelight.attended import Attended
 from limelight.base import streams
@@ -18,10 +17,10 @@ from limelight.cli.answering import answer_file
 from limelight.cli.chat_options import Chat, System, write_as_chat
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.group_options import read_groups
-from limelight.cli.input_texts import input_lines, input_texts
-from limelight.cli.inputs import read_instance
+from limelight.cli.input_texts import input_texts
+from limelight.cli.inputs import only_image, read_instance
 from limelight.cli.intervention_options import read_interventions
-from limelight.cli.render_terminal import print_figures
+from limelight.cli.render_terminal import print_figures, show_prediction
 from limelight.figures import Figure, Shape, figures, main_map, parent_maps
 from limelight.predictions import Prediction
 from limelight.records import json_types
@@ -191,13 +190,15 @@ def attend(
     pictures = _pictures(answer, instance, maps if levels and maps else (), shape)
     if png is not None:
         render_png = importlib.import_module("limelight.cli.render_png")  # imports Pillow only when needed
-        render_png.save(pictures, png, image=_image(instance), heading={**texts, **_answer_heading(answer.prediction)})
+        render_png.save(
+            pictures, png, image=only_image(instance), heading={**texts, **_answer_heading(answer.prediction)}
+        )
     if as_document:
         as_json.write(answer.to_dict())
     elif png is None:
         _show(answer, texts, pictures)
     else:
-        _show_prediction(answer.prediction, texts, streams.console())
+        show_prediction(answer.prediction, texts, streams.console())
         print(png)
         if left_out:
             print(f"limelight: {left_out}", file=sys.stderr)
@@ -246,7 +247,7 @@ def _save(events: Iterator[StreamEvent], folder: Path, texts: Mapping[str, str],
             if as_document:
                 as_json.write(as_json.saved(each))
             elif isinstance(each, StreamStart):
-                _show_prediction(each.prediction, texts, streams.console())
+                show_prediction(each.prediction, texts, streams.console())
             else:
                 print(each.file, *each.map.shape)
     except OSError as error:
@@ -255,19 +256,8 @@ def _save(events: Iterator[StreamEvent], folder: Path, texts: Mapping[str, str],
 
 def _show(answer: Attended, texts: Mapping[str, str], pictures: Iterable[Figure]) -> None:
     console = streams.console()
-    _show_prediction(answer.prediction, texts, console)
+    show_prediction(answer.prediction, texts, console)
     print_figures(pictures, console)
-
-
-def _show_prediction(prediction: Prediction, texts: Mapping[str, str], console: Console) -> None:
-    made_by = prediction.provenance
-    line = f"{made_by.model} version {made_by.version}: {prediction.headline}".removesuffix(": ")
-    for each in (*input_lines(texts), line):
-        console.print(each, markup=False, highlight=False, emoji=False, soft_wrap=True)
-    if prediction.truncated:
-        console.print("(the input was truncated to the model's limits)", highlight=False)
-    if prediction.seed is not None:
-        console.print(f"(sampled; --seed {prediction.seed} reproduces it)", highlight=False)
 
 
 def _answer_heading(prediction: Prediction) -> dict[str, str]:
@@ -278,9 +268,3 @@ def _answer_heading(prediction: Prediction) -> dict[str, str]:
         said = f"{prediction.text} ({prediction.sequences[0].probability:.2f})"
     said = said or prediction.headline
     return {"answer": said} if said else {}
-
-
-def _image(instance: values_pb2.Instance) -> bytes | None:
-    """Return the only image of an instance."""
-    images = [value.image for value in instance.inputs.values() if value.HasField("image")]
-    return images[0] if len(images) == 1 else None

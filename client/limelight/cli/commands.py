@@ -37,6 +37,8 @@ KNOWN = {
     "health": Command("Check whether a server is ready.", "limelight.cli.health:health"),
     "predict": Command("Show a model's prediction.", "limelight.cli.predict:predict"),
     "attend": Command("Show a model's attention.", "limelight.cli.attend:attend"),
+    "explain": Command("Show what an answer depends on.", "limelight.cli.explain:explain"),
+    "replay": Command("Ask again for a recorded explanation.", "limelight.cli.explain:replay"),
     "generate": Command("Generate text, token by token.", "limelight.cli.generate:generate"),
     "tokenize": Command("Show the tokens that a model reads.", "limelight.cli.tokenize:tokenize"),
     "view": Command("Open a page that shows attention.", "limelight.cli.view:view"),

@@ -166,3 +166,9 @@ def _json(text: str, name: str) -> Any:
 def _inputs(model: Model) -> str:
     kinds = (f"{each.name} ({each.kind}{', optional' if each.optional else ''})" for each in model.inputs)
     return f"model {model.name!r} takes {', '.join(kinds)}"
+
+
+def only_image(instance: values_pb2.Instance) -> bytes | None:
+    """Return the only image of an instance; None for none or several."""
+    images = [value.image for value in instance.inputs.values() if value.HasField("image")]
+    return images[0] if len(images) == 1 else None

@@ -1,7 +1,7 @@
 """Rendering of figures to the terminal: shaded words and heat maps in colour, or plain text with numbers."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from rich.cells import cell_len, set_cell_size
@@ -9,12 +9,26 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
+from limelight.cli.input_texts import input_lines
 from limelight.cli.palettes import Palette, palette_of
 from limelight.figures import Figure, GridHeatmap, lines_of
+from limelight.predictions import Prediction
 
 NEWLINE = "\n"
 # Smallest width in columns of the words beside their labels.
 _WORDS = 20
+
+
+def show_prediction(prediction: Prediction, texts: Mapping[str, str], console: Console) -> None:
+    """Print an answer in one line, below its input texts by their names."""
+    made_by = prediction.provenance
+    line = f"{made_by.model} version {made_by.version}: {prediction.headline}".removesuffix(": ")
+    for each in (*input_lines(texts), line):
+        console.print(each, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    if prediction.truncated:
+        console.print("(the input was truncated to the model's limits)", highlight=False)
+    if prediction.seed is not None:
+        console.print(f"(sampled; --seed {prediction.seed} reproduces it)", highlight=False)
 
 
 def print_figures(figures: Iterable[Figure], console: Console) -> None:
@@ -78,7 +92,7 @@ def _header(figure: Figure, width: int) -> str:
 
 
 def _number(weight: float) -> str:
-    return "-" if math.isnan(weight) else f"{weight:.4f}"
+    return "-" if math.isnan(weight) else f"{round(weight, 4) + 0.0:.4f}"  # no -0.0000
 
 
 def _legend(figure: Figure, palette: Palette) -> Text:
@@ -134,7 +148,7 @@ def _heat_lines(figure: Figure, heat: GridHeatmap, palette: Palette, width: int)
 
 
 def caption(heat: GridHeatmap) -> str:
-    """Return the largest weight of a grid, and the weights of its leading entries."""
-    largest = float(np.nanmax(np.abs(heat.cells), initial=0.0))
+    """Return the weight of the largest magnitude of a grid, and the weights of its leading entries."""
+    largest = max(np.nan_to_num(heat.cells).ravel().tolist(), key=abs, default=0.0)
     before = "".join(f", {name} {'-' if math.isnan(weight) else f'{weight:.3f}'}" for name, weight in heat.leading)
     return f"largest {largest:.3f}{before}"

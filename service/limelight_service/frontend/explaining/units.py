@@ -9,14 +9,15 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from limelight.base.counts import counted
 from limelight.v1 import attention_pb2, model_pb2
-from limelight_bundle.errors import InputError, Path
+from limelight_bundle.errors import InputError, Path, TooLargeError
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.splitting import split_lines, split_sentences
 from limelight_bundle.values import Instance, Pair, Sentences, Text
 from limelight_service.attention.members import members
 from limelight_service.attention.options import Group
-from limelight_service.frontend.explaining.asked import AskedUnits, UnitKind
+from limelight_service.frontend.explaining.asked import MOST_UNITS, AskedUnits, UnitKind
 from limelight_service.frontend.schema import ModelSchema
 
 Indices = npt.NDArray[np.intp]
@@ -113,7 +114,7 @@ class UnitFinder:
             raise InputError(("units", "label_set"), f"is {asked.label_set!r}; units are of {there}")
 
     def find(self, row: Row, instance: Instance) -> Units:
-        """Find the units of an instance. Raises: InputError for units that it has not."""
+        """Find the units of an instance. Raises: InputError for units that it has not; TooLargeError for too many."""
         sources = [_Source(row.labels[name], each) for name, each in self._sets.items() if name in row.labels]
         if self._asked.groups:
             found = [
@@ -128,6 +129,8 @@ class UnitFinder:
         found = self._of_inputs(found, [name for each in sources for name in each.labels.inputs])
         if not found:
             raise InputError("units", "are none; the instance has nothing that they could be made of")
+        if len(found) > MOST_UNITS:
+            raise too_many(len(found), MOST_UNITS, f"there may be {MOST_UNITS}")
         return Units(_labels(found, self._asked, sources), [self._related(each.entries, row) for each in found])
 
     def _of(self, source: _Source, row: Row, instance: Instance) -> Iterator[_Unit]:
@@ -206,6 +209,13 @@ class UnitFinder:
                     elif (other.tensor, other.dimension) == (described.tensor, described.dimension):
                         found[other.name] = own
         return found
+
+
+def too_many(units: int, fitting: int, why: str, instances: int = 1) -> TooLargeError:
+    """Make the error of more units than fit."""
+    fits = f"{counted(fitting, 'unit')} of each instance fit" if instances > 1 else f"{counted(fitting, 'unit')} fit"
+    advice = "choose larger ones (units.kind UNIT_KIND_SENTENCES, a larger units.size), or name fewer inputs or ways"
+    return TooLargeError("units", f"are {units}; {why}: {fits}; {advice}")
 
 
 def split_units(kind: UnitKind, text: str) -> Iterator[tuple[int, int]]:

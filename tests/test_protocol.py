@@ -83,6 +83,7 @@ def test_the_service_has_the_methods_of_the_design() -> None:
         "Attend": False,
         "AttendStream": True,
         "Generate": True,
+        "Explain": False,
         "ListModels": False,
         "GetModel": False,
     }

@@ -9,7 +9,7 @@ from itertools import compress
 from typing import Any
 
 from limelight_bundle.text_prefix import PrefixFinder
-from limelight_bundle.tokenizer_files import character_maps, load_tokenizer, token_text
+from limelight_bundle.tokenizer_files import blank_ids, character_maps, load_tokenizer, token_text
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,8 @@ class JoinedEncoding(_LazyColumns):
 class Encoder:
     """Turns text into token ids, in the same way for training, export and serving.
 
+    blank_ids: of tokens that stand for any word (`limelight_bundle.tokenizer_files.blank_ids`).
+
     Args:
         tokenizer: text of a tokenizer.json.
         special_tokens: whether to add special tokens.
@@ -156,6 +158,7 @@ class Encoder:
         self._special_ids = frozenset(
             number for number, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
         )
+        self.blank_ids = blank_ids(self._tokenizer)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode each text, truncated to the limit; of a long text, only a sufficient prefix is read."""

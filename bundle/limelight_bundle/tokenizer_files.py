@@ -47,6 +47,7 @@ VETTED_PATTERNS = frozenset(
         r" {2,}",
     }
 )
+_MASKS, _UNKNOWN = ("[MASK]", "<mask>", "<|mask|>"), ("[UNK]", "<unk>")  # as published tokenizers write them
 # Block size of a double array: any byte can be looked up in any state.
 _BLOCK = 256
 # Longest text that a map may replace, in bytes; published maps have fewer than twenty.
@@ -93,6 +94,12 @@ def load_tokenizer(text: str) -> Any:
 def token_text(tokenizer: Any, token_id: int) -> str:
     """Return a token as the vocabulary writes it; empty for an unknown id, which the library may reject."""
     return str(tokenizer.id_to_token(token_id) or "") if 0 <= token_id < 2**32 else ""
+
+
+def blank_ids(tokenizer: Any) -> tuple[int, ...]:
+    """Return the ids of tokens that stand for any word, where a tokenizer has such: the mask, then the unknown one."""
+    names = (*_MASKS, getattr(tokenizer.model, "unk_token", None), *_UNKNOWN)
+    return tuple(dict.fromkeys(token for name in names if name and (token := tokenizer.token_to_id(name)) is not None))
 
 
 def _disable_cache(model: Any) -> None:

@@ -1,6 +1,6 @@
 """The steps of one input: construction, checks of their order, and execution."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -89,6 +89,12 @@ class InputSteps:
     def is_own_tensor(self) -> bool:
         """True if one of its tensors has the name of the input."""
         return self.description.name in self.context.tensors
+
+    def blanks(self) -> Iterator[tuple[str, int | None]]:
+        """Yield its tensors of token ids, each with the token that stands for any word."""
+        for step in self._steps:
+            if isinstance(step, Tokenize):
+                yield from step.blanks()
 
     def run(self, value: Value, *, field: Path, truncate: bool) -> PreprocessedInput:
         """Convert a value. Raises InputError if it is of another kind, empty, or too large."""

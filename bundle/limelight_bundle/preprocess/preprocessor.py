@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -97,6 +98,11 @@ class Preprocessor:
             )
             for each in bundle.description.inputs
         }
+
+    @cached_property
+    def blanks(self) -> Mapping[str, int | None]:
+        """The token of each tensor of token ids that stands for any word; None for a vocabulary without one."""
+        return {name: blank for steps in self._inputs.values() for name, blank in steps.blanks()}
 
     def row(self, instance: Instance, *, field: Path = (), truncate: bool = False) -> Row:
         """Check and convert one instance; `field` is its path in the request, such as `instances[3]`.

@@ -160,6 +160,13 @@ class Tokenize(Step):
         tensors = (*names, *filter(None, (message.segment_tensor,)))
         return cls(context, input_format.kind, encoder, bound, message.segment_tensor, tensors)
 
+    def blanks(self) -> Iterator[tuple[str, int | None]]:
+        """Yield each tensor of ids with the token that stands for any word; None where the model knows none."""
+        for each in self.bound:
+            described = each.description
+            most = described.maximum if described.HasField("maximum") else None
+            yield each.name, next((token for token in self.encoder.blank_ids if most is None or token <= most), None)
+
     def run(self, value: Text | Pair | SentenceStream, options: RunOptions) -> PreprocessedInput:
         """Encode. Raises InputError for no tokens, or more than the tensor allows."""
         name = self.context.input.name

@@ -151,9 +151,9 @@ def check_options(options: Options) -> None:
         raise InputError(path, f"is {options.pool.size}; it may be from 1 to {LARGEST_POOL}")
 
 
-def check_selections(selections: Sequence[Selected]) -> None:
-    """Check how much is selected before any of it is looked at. Raises: InputError naming the option."""
-    path = ("attention", "selections")
+def check_selections(selections: Sequence[Selected], field: Path = ("attention",)) -> None:
+    """Check how much is selected before any of it is looked at. Raises: InputError naming the option in `field`."""
+    path = (*field, "selections")
     if len(selections) > MOST_SELECTIONS:
         raise InputError(path, f"has {len(selections)} entries; at most {MOST_SELECTIONS} are allowed")
     indices = sum([len(each.layers) + len(each.heads) + len(each.queries) + len(each.keys) for each in selections])

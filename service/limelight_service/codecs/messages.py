@@ -4,7 +4,7 @@ gRPC brings them as bytes, HTTP and parameters of the Open Inference Protocol as
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
@@ -119,14 +119,7 @@ def unchecked_options(message: attention_pb2.AttentionOptions) -> Options:
         raise InputError((_ATTENTION, "max_response_bytes"), f"is {message.max_response_bytes}; it may be 0 or more")
     check_selections(message.selections)
     return Options(
-        selections=tuple(
-            [
-                Selection(
-                    tuple(each.names), tuple(each.layers), tuple(each.heads), tuple(each.queries), tuple(each.keys)
-                )
-                for each in message.selections
-            ]
-        ),
+        selections=selected(message.selections),
         quantity=_QUANTITIES[message.quantity],
         reduce_heads=_REDUCTIONS[message.reduce_heads],
         rollout=message.rollout,
@@ -137,6 +130,24 @@ def unchecked_options(message: attention_pb2.AttentionOptions) -> Options:
         encoding=_ENCODINGS[message.encoding],
         sequences=message.sequences or 1,
     )
+
+
+def selected(messages: Iterable[attention_pb2.MapSelection]) -> tuple[Selection, ...]:
+    """Translate selections."""
+    return tuple(
+        [
+            Selection(tuple(each.names), tuple(each.layers), tuple(each.heads), tuple(each.queries), tuple(each.keys))
+            for each in messages
+        ]
+    )
+
+
+def unit_groups(messages: Sequence[values_pb2.Group], path: Path) -> tuple[Group, ...]:
+    """Translate the groups that are units. Raises: InputError for too many entries, or a group of none."""
+    if len(messages) > _MOST_GROUPS:
+        raise InputError(path, f"has {len(messages)} entries; at most {_MOST_GROUPS} are allowed")
+    _check_members(messages, path)
+    return tuple([_group(each, (*path, place)) for place, each in enumerate(messages)])
 
 
 def generation_settings(message: service_pb2.GenerationOptions, longest: int) -> GenerationSettings:

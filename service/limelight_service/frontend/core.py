@@ -83,18 +83,18 @@ class Core:
             signals: looks at the attention of some calls; None for none.
         """
         self._signals = signals
-        self._settings = settings
+        self.settings = settings
         self.models = models
         self._metrics = metrics
-        self._memory = memory
-        self._preparation = Preparation(settings, metrics, quotas, memory.limit)
+        self.memory = memory
+        self.preparation = Preparation(settings, metrics, quotas, memory.limit)
         self._answering = PreprocessingPool(min(settings.preprocess_count, _ANSWER_THREADS), "answer")
         self.calls = 0  # so far
         self._whole = whole
 
     def close(self) -> None:
         """Preprocess no more, and make no large answers."""
-        self._preparation.pool.close()
+        self.preparation.pool.close()
         self._answering.close()
 
     def find(self, name: str, version: int, call: Call) -> Model:
@@ -113,14 +113,14 @@ class Core:
         Raises: LimelightError of every kind.
         """
         started = time.perf_counter_ns()
-        checked = await self._checked(request, call)
+        checked = await self.checked(request, call)
         try:
             if checked.plan is not None:
                 validation.check_sequences(checked.schema, checked.wanted.generation, checked.wanted.attention)
-            prepared = await self._preparation.prepared(checked, call)
+            prepared = await self.preparation.prepared(checked, call)
             held = self._hold(checked, prepared)
             try:
-                prepared = await self._preparation.intervened(checked, prepared, call)
+                prepared = await self.preparation.intervened(checked, prepared, call)
                 parts = await self._parts(checked, prepared, encoder, call)
                 before = time.perf_counter_ns()
                 inference = Inference(checked, [each.encoded for each in parts])
@@ -129,12 +129,12 @@ class Core:
                 held.release()
                 raise
         except Exception:
-            self._count_failed(checked, started)
+            self.count_failed(checked, started)
             raise
         held.keep_only(2 * len(data))  # this, and the transport's copy
         call.when_sent(held.release)
         encoding = time.perf_counter_ns() - before + sum([each.nanoseconds for each in parts])
-        self._count_answered(checked, parts, call.durations["preprocess"], encoding, started, call)
+        self.count_answered(checked, parts, call.durations["preprocess"], encoding, started, call)
         if self._signals is not None:
             place = random.randrange(len(prepared))
             one, seed = prepared[place], parts[place].result.seed
@@ -143,15 +143,15 @@ class Core:
 
     async def _parts(
         self, checked: CheckedCall, prepared: Sequence[PreparedInstance], encoder: AnswerEncoder[Any], call: Call
-    ) -> "list[_Part]":
+    ) -> "list[Part]":
         """Have an engine answer, and encode each row's answer where it is: of a large one on threads of this process,
         else on the thread that computed it, or the loop where another process did.
         """
 
-        def encode(place: int, result: RowResult) -> _Part:
+        def encode(place: int, result: RowResult) -> Part:
             began = time.perf_counter_ns()
-            encoded = encoder.part(checked, _predicted(checked, prepared[place], result))
-            return _Part(encoded, result, time.perf_counter_ns() - began)
+            encoded = encoder.part(checked, prediction_of(checked, prepared[place], result))
+            return Part(encoded, result, time.perf_counter_ns() - began)
 
         request = _inference(checked, prepared, call)
         if not checked.is_large:
@@ -165,27 +165,29 @@ class Core:
         """Answer one instance after the other: its prediction and what is to come, chunks of its maps, and None at its
         end.
         """
-        settings = self._settings
-        checked = await self._checked(request, call)
+        settings = self.settings
+        checked = await self.checked(request, call)
         checked.stream_limit = settings.max_stream_bytes or sys.maxsize
         assert checked.plan is not None
         validation.check_by_rows(checked.wanted.attention)
-        prepared = await self._preparation.prepared(checked, call)
+        prepared = await self.preparation.prepared(checked, call)
         chunk_bytes = min(settings.chunk_bytes, checked.wanted.limit) - CHUNK_FRAME
         # Chunks that are computed ahead, each as it is computed and as it is sent, and the transport's copy.
         ahead = 2 * _CHUNKS_AHEAD * chunk_bytes
-        with self._memory.take(2 * checked.size + ahead + max(each.bounds.computing for each in prepared)):
-            for place, one in enumerate(await self._preparation.intervened(checked, prepared, call)):
+        with self.memory.take(2 * checked.size + ahead + max(each.bounds.computing for each in prepared)):
+            for place, one in enumerate(await self.preparation.intervened(checked, prepared, call)):
                 engine = checked.model.engine()
                 async with aclosing(engine.stream(_inference(checked, [one], call), chunk_bytes)) as events:
                     async for event in events:
                         if isinstance(event, StreamBegun):
                             if call.trace is not None:
                                 _trace_engine([event.result], call.trace)
-                            predicted = await self.made(checked, partial(_predicted, checked, one, event.result), call)
+                            predicted = await self.made(
+                                checked, partial(prediction_of, checked, one, event.result), call
+                            )
                             yield checked, place, predicted, event
                         else:
-                            self._count_weights(call, event.map)
+                            self.count_weights(call, event.map)
                             yield event
                 yield None
 
@@ -194,28 +196,27 @@ class Core:
     ) -> AsyncGenerator[tuple[CheckedCall, PreparedInstance, GenerationBegun] | TokenResult | Prediction, None]:
         """Generate one instance token by token: what it begins with, tokens, and the whole prediction."""
         started = time.perf_counter_ns()
-        checked = await self._checked(request, call, generates=True)
+        checked = await self.checked(request, call, generates=True)
         if checked.plan is not None:
             validation.check_by_tokens(checked.schema, checked.wanted.attention, checked.plan)
-        prepared = await self._preparation.prepared(checked, call)
+        prepared = await self.preparation.prepared(checked, call)
         try:
-            with self._memory.take(checked.size + prepared[0].bounds.computing):
-                (one,) = await self._preparation.intervened(checked, prepared, call)
+            with self.memory.take(checked.size + prepared[0].bounds.computing):
+                (one,) = await self.preparation.intervened(checked, prepared, call)
                 engine = checked.model.engine()
                 async with aclosing(engine.generate(_inference(checked, [one], call))) as events:
                     async for event in events:
                         if isinstance(event, GenerationBegun):
                             yield checked, one, event
                         elif isinstance(event, TokenResult):
-                            self._count_weights(call, *event.maps)
+                            self.count_weights(call, *event.maps)
                             yield event
                         else:
-                            part = _Part(None, event, 0)
-                            self._count_answered(checked, [part], one.nanoseconds, 0, started, call)
-                            predicted = await self.made(checked, partial(_predicted, checked, one, event), call)
-                            yield predicted
+                            part = Part(None, event, 0)
+                            self.count_answered(checked, [part], one.nanoseconds, 0, started, call)
+                            yield await self.made(checked, partial(prediction_of, checked, one, event), call)
         except Exception:
-            self._count_failed(checked, started)
+            self.count_failed(checked, started)
             raise
 
     def list_models(self, call: Call) -> list[VersionStatus[Model]]:
@@ -273,7 +274,7 @@ class Core:
 
     async def on_thread(self, function: Callable[[], T], call: Call) -> T:
         """Run a function on a preprocessing thread. Raises: what it raises; DeadlineError."""
-        return await self._preparation.on_thread(function, call)
+        return await self.preparation.on_thread(function, call)
 
     async def made(self, checked: CheckedCall, part: Callable[[], T], call: Call) -> T:
         """Make a part of an answer: of a large one on a thread, fairly between calls.
@@ -287,7 +288,7 @@ class Core:
 
     def hold_answer(self, size: int, call: Call) -> None:
         """Hold the transport's copy of an answer until it is sent. Raises: QueueFullError."""
-        call.when_sent(self._memory.take(size).release)
+        call.when_sent(self.memory.take(size).release)
 
     def stage(self, stage: Stage, nanoseconds: int, call: Call) -> None:
         """Note and count the duration of a stage."""
@@ -296,13 +297,13 @@ class Core:
 
     def _check_control(self) -> None:
         """Raise WrongModelError where callers may not load and unload."""
-        if self._settings.model_control != "explicit":
+        if self.settings.model_control != "explicit":
             raise WrongModelError(
                 f"this server does not load or unload models on request: its model control is "
-                f"{self._settings.model_control}; start it with --model-control explicit"
+                f"{self.settings.model_control}; start it with --model-control explicit"
             )
 
-    async def _checked(self, request: CallRequest, call: Call, *, generates: bool = False) -> CheckedCall:
+    async def checked(self, request: CallRequest, call: Call, *, generates: bool = False) -> CheckedCall:
         """Find the model, and check the call's options against it."""
         self.calls += 1
         found = request.model
@@ -310,13 +311,13 @@ class Core:
         schema = model.schema
         if generates and not schema.generates:
             raise WrongModelError(f"{schema.name} does not generate; Predict and Attend answer for it")
-        limit, options = min(self._settings.max_response_bytes, call.limit or sys.maxsize), request.options
+        limit, options = min(self.settings.max_response_bytes, call.limit or sys.maxsize), request.options
         if options.is_large:
             wanted = await self.on_thread(partial(validation.check_options, schema, options, limit), call)
         else:
             wanted = model.check(options, limit)
         checked = CheckedCall(model, wanted, request)
-        validation.check_count(checked.count, self._settings.max_instances)
+        validation.check_count(checked.count, self.settings.max_instances)
         return checked
 
     def _hold(self, checked: CheckedCall, prepared: Sequence[PreparedInstance]) -> Held:
@@ -326,11 +327,11 @@ class Core:
         """
         bounds, size = [each.bounds for each in prepared], 2 * checked.size
         if checked.schema.generates:  # what its steps compute is held until its end
-            return self._memory.take(size + sum(each.computing for each in bounds))
-        return self._memory.take(size, [Transient(each.a_worker, each.computing) for each in bounds])
+            return self.memory.take(size + sum(each.computing for each in bounds))
+        return self.memory.take(size, [Transient(each.a_worker, each.computing) for each in bounds])
 
-    def _count_answered(
-        self, checked: CheckedCall, parts: "Sequence[_Part]", preprocess: int, encode: int, started: int, call: Call
+    def count_answered(
+        self, checked: CheckedCall, parts: "Sequence[Part]", preprocess: int, encode: int, started: int, call: Call
     ) -> None:
         """Count a call that is answered, and note its times, in nanoseconds: of the row that took longest."""
         results = [each.result for each in parts]
@@ -346,7 +347,7 @@ class Core:
         if not is_sent:
             self.stage(Stage.ENCODE, encode, call)
         if checked.plan is not None:
-            self._count_weights(call, *(each for result in results for each in _maps(result)))
+            self.count_weights(call, *(each for result in results for each in _maps(result)))
         times = CallTimes(
             total=time.perf_counter_ns() - started,
             queue=last.queue,
@@ -357,17 +358,17 @@ class Core:
         )
         self._metrics.statistics.answered(checked.schema.name, checked.schema.version, times)
 
-    def _count_failed(self, checked: CheckedCall, started: int) -> None:
+    def count_failed(self, checked: CheckedCall, started: int) -> None:
         """Count a call that gets an error. started: when it began, by `time.perf_counter_ns`."""
         schema, took = checked.schema, time.perf_counter_ns() - started
         self._metrics.statistics.failed(schema.name, schema.version, took)
 
-    def _count_weights(self, call: Call, *maps: MapResult) -> None:
+    def count_weights(self, call: Call, *maps: MapResult) -> None:
         size = sum(each.weights.nbytes for each in maps)
         self._metrics.attention_bytes(call.model, size)
 
 
-def _predicted(checked: CheckedCall, prepared: PreparedInstance, result: RowResult) -> Prediction:
+def prediction_of(checked: CheckedCall, prepared: PreparedInstance, result: RowResult) -> Prediction:
     """Make the prediction of an engine's result."""
     made = {each.name: each for each in result.labels}
     labels = {**prepared.row.labels, **made}
@@ -396,7 +397,7 @@ def _predicted(checked: CheckedCall, prepared: PreparedInstance, result: RowResu
 
 
 @dataclass(slots=True)
-class _Part:
+class Part:
     """The answer to one row, encoded. encoded: None where it was sent otherwise. nanoseconds: that encoding took."""
 
     encoded: Any

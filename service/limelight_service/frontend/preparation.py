@@ -57,7 +57,7 @@ class Preparation:
         count = call.rows = checked.count
         started = time.perf_counter_ns()
         is_light = _is_light(checked, instances)
-        self._check_in_time(checked, call, threads=not is_light)
+        self._check_in_time(checked, call, count, threads=not is_light)
         if call.caller.name:
             call.when_sent(self._quotas.take(call.caller, count))
 
@@ -72,6 +72,16 @@ class Preparation:
         self._metrics.stage(call.model, Stage.PREPROCESS, took / 1e9)
         call.traced("preprocess", took)
         return prepared
+
+    def admit(self, checked: CheckedCall, rows: int, call: Call) -> None:
+        """Count rows that a call has beside its instances, and refuse them as if they had come with these.
+
+        Raises: QueueFullError, QuotaError.
+        """
+        call.rows += rows
+        self._check_in_time(checked, call, call.rows, threads=False)
+        if call.caller.name:
+            call.when_sent(self._quotas.take(call.caller, rows, begun=True))
 
     async def intervened(
         self, checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call
@@ -104,7 +114,7 @@ class Preparation:
         finally:
             self._preprocessed[key] -= count
 
-    def _check_in_time(self, checked: CheckedCall, call: Call, *, threads: bool) -> None:
+    def _check_in_time(self, checked: CheckedCall, call: Call, rows: int, *, threads: bool) -> None:
         """Refuse rows that would be late. Where none of their model is under way, the engine's estimate does not count:
         an old one may be wrong, and only calls tell.
 
@@ -113,7 +123,7 @@ class Preparation:
         """
         if call.deadline is None:
             return
-        engine, rows = checked.model.engine(), checked.count
+        engine = checked.model.engine()
         name, version = checked.schema.name, checked.schema.version
         ahead = self._preprocessed[name, version]
         is_known = ahead or engine.under_way(name, version)

@@ -186,13 +186,13 @@ def _builder(
 ) -> ResultBuilder:
     match result.WhichOneof("kind"):
         case "classes" if result.classes.label_set:
-            return _Tagging(result.classes, outputs[result.classes.output])
+            return TaggingBuilder(result.classes, outputs[result.classes.output])
         case "classes":
             return _Classification(result.classes)
         case "embedding":
             return _Embedding(outputs[result.embedding.output])
         case "spans":
-            return _Spans(result.spans, description)
+            return SpansBuilder(result.spans, description)
         case "regression":
             return _Regression(result.regression)
         case "boxes":
@@ -237,7 +237,7 @@ class _Classification:
         return self._names.bytes(most, 24)
 
 
-class _Tagging:
+class TaggingBuilder:
     """Classes of entries of a label set, from scores [entry, class]: of all, of words, or of tokens with one id."""
 
     def __init__(self, classes: model_pb2.ClassesDescription, output: model_pb2.OutputDescription) -> None:
@@ -254,7 +254,7 @@ class _Tagging:
         return self._token_id is None
 
     def build(self, answer: Answered, most: int) -> Tags:
-        scores, entries = answer.outputs[self._output], self._selected(answer)
+        scores, entries = answer.outputs[self._output], self.selected(answer)
         if entries is not None:
             scores = scores[entries[0]]
         likely = probabilities(scores, self._activation)
@@ -270,7 +270,7 @@ class _Tagging:
             entries = sum(each == self._token_id for each in row.labels[self._label_set].ids)
         return entries * (self._names.bytes(most, 13) + 12) + 48
 
-    def _selected(self, answer: Answered) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]] | None:
+    def selected(self, answer: Answered) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]] | None:
         """Find the first entry and the end of each row; None for all entries."""
         if self._token_id is not None:
             places = np.flatnonzero(np.asarray(answer.labels[self._label_set].ids) == self._token_id)
@@ -381,7 +381,7 @@ class _Sequences:
         return sum(64 + 48 * count for count in steps)  # a token: its id, its probability and its part of the text
 
 
-class _Spans:
+class SpansBuilder:
     """The best spans of a text, from scores of their first and last tokens.
 
     Special tokens are in no span, and no span reaches from one text into another. Where the description names a part of
@@ -399,13 +399,18 @@ class _Spans:
 
     def build(self, answer: Answered, most: int) -> Spans:
         labels, value = answer.labels[self._tokens], answer.instance.get(self._input)
-        special = np.zeros(labels.size, bool)
-        special[: len(labels.special)] = labels.special
-        possible = ~special & _is_of_part(labels, self._part) if self._part else ~special
-        places = np.flatnonzero(possible)
+        found, none = self.best(answer)
+        return Spans([_span(labels, value, *each) for each in found], none)
+
+    def best(self, answer: Answered) -> tuple[list[tuple[int, int, float]], float | None]:
+        """Find the most probable spans (first token, last token, probability), best first, and the probability of
+        none.
+        """
+        labels, value = answer.labels[self._tokens], answer.instance.get(self._input)
+        compared = self.compared(answer)
+        places = compared[1:] if self._has_none else compared
         if not len(places):
-            return Spans((), 1.0 if self._has_none else None)
-        compared = np.append(0, places) if self._has_none else places
+            return [], 1.0 if self._has_none else None
         start = probabilities(answer.outputs[self._start][compared], model_pb2.ACTIVATION_SOFTMAX)
         end = probabilities(answer.outputs[self._end][compared], model_pb2.ACTIVATION_SOFTMAX)
         none = None
@@ -416,7 +421,20 @@ class _Spans:
             spans = best_spans(start[own], end[own], MOST_SPANS)
             found += [(int(places[own[first]]), int(places[own[last]]), chance) for first, last, chance in spans]
         found.sort(key=lambda each: -each[2])
-        return Spans([_span(labels, value, *each) for each in found[:MOST_SPANS]], none)
+        return found[:MOST_SPANS], none
+
+    def text(self, answer: Answered, first: int, last: int) -> str:
+        """Quote a span; empty where tensors were sent."""
+        return _span(answer.labels[self._tokens], answer.instance.get(self._input), first, last, 0.0).text
+
+    def compared(self, answer: Answered) -> npt.NDArray[np.intp]:
+        """Name the tokens that share the probabilities; the first one of the row stands for none, where it does."""
+        labels = answer.labels[self._tokens]
+        special = np.zeros(labels.size, bool)
+        special[: len(labels.special)] = labels.special
+        possible = ~special & _is_of_part(labels, self._part) if self._part else ~special
+        places = np.flatnonzero(possible)
+        return np.append(0, places) if self._has_none else places
 
     def size(self, row: Row, steps: Sequence[int], most: int) -> int:
         longest = max(row.labels[self._tokens].ends, default=0)

@@ -30,7 +30,9 @@ class ModelSchema:
     generate. growing: label sets that grow with each generated token. edge_dimensions: for each map that a graph gives
     as edges, the dimension that counts them; empty where none does. probed: maps of which single rows can be computed.
     projected: sizes of the projections that maps can be computed from. references: of attention signals, by map and
-    signal, those with thresholds. interventions: those that the model takes, by map.
+    signal, those with thresholds. interventions: those that the model takes, by map. masks: of tensors, by name.
+    target_input, target_tensor, target_dimension: of what forces a generated output; empty for none. before_target:
+    steps in front of a target. leading: tokens in front of a prompt.
 
     Raises: BundleError where the bundle's files are no longer what the engine loaded.
     """
@@ -62,6 +64,7 @@ class ModelSchema:
         self.projected = {name: ProjectedSize(*sizes) for name, sizes in served.projected.items()}
         self.interventions = bound_interventions(bundle)
         self.results = tuple(description.results)
+        self.masks = {each.tensor: each.mask for each in bundle.tensors if each.mask}
         self.references = {
             (each.map, each.signal): Reference(np.array(each.bins), np.array(each.thresholds))
             for each in bundle.attention_references
@@ -71,9 +74,11 @@ class ModelSchema:
         self._result_labels = self._with_parents(map(_label_set, self.results))
         self._read = frozenset(name for each in self.results for name in _names(each) if name in self.outputs)
         target = next((each for each in description.inputs if each.name == sequence.target_input), None)
-        self._target_dimension = target.tensors[0].dimensions[0].name if target else ""
-        self._before_target = bundle.generation.steps_before_target
-        self._leading = len(leading_tokens(bundle.generation))
+        self.target_input = target.name if target else ""
+        self.target_tensor = bundle.generation.target_tensor
+        self.target_dimension = target.tensors[0].dimensions[0].name if target else ""
+        self.before_target = bundle.generation.steps_before_target
+        self.leading = len(leading_tokens(bundle.generation))
 
     def plan(self, options: Options) -> AttentionPlan:
         """Check attention options against the model's maps. The same options are planned once.
@@ -103,12 +108,12 @@ class ModelSchema:
         """Bound the tokens generated for a row, the end token included; 0 for a model that does not generate."""
         if not self.generates:
             return 0
-        forced = self._before_target + row.sizes.get(self._target_dimension, 0)
+        forced = self.before_target + row.sizes.get(self.target_dimension, 0)
         return max(generation.max_new_tokens, forced) + 1
 
     def first_keys(self, name: str, row: Row) -> int:
         """Count the entries of a label set of input steps at a row's first step: the begin token and the prompt."""
-        return self._leading + row.sizes.get(self.input_steps[name], 0)
+        return self.leading + row.sizes.get(self.input_steps[name], 0)
 
     def kept_outputs(self, outputs: Sequence[str]) -> frozenset[str]:
         """Name the raw outputs that an answer is made of. outputs: those that are asked for."""

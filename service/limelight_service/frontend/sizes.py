@@ -88,7 +88,7 @@ class AnswerSizes:
         plan = wanted.plan
         attention = 0 if plan is None else self.attention(row, wanted.generation, plan)
         computing = self.computing(row, wanted, streamed=streamed) + (0 if streamed else attention)
-        return RowBounds(attention, self._prediction(row, wanted), computing, computing * self._rows_at_once(row))
+        return RowBounds(attention, self._prediction(row, wanted), computing, computing * self.rows_at_once(row))
 
     def attention(self, row: Row, generation: GenerationSettings, plan: AttentionPlan) -> int:
         """Bound a row's maps, and the label sets that groups and ranges make."""
@@ -146,7 +146,7 @@ class AnswerSizes:
             total *= (generation.beams if generation.strategy is Strategy.BEAM else 1) + sequences
         return total
 
-    def _rows_at_once(self, row: Row) -> int:
+    def rows_at_once(self, row: Row) -> int:
         """Bound how many rows like this one a batch can have."""
         served = self._schema.served
         return max(1, min(served.max_rows, served.max_tokens // max(1, *row.sizes.values(), 1)))

@@ -37,8 +37,11 @@ class Quotas:
         self._usages: dict[str, _Usage] = {}
         self._names: Collection[str] = ()
 
-    def take(self, caller: Caller, rows: int) -> Callable[[], None]:
+    def take(self, caller: Caller, rows: int, *, begun: bool = False) -> Callable[[], None]:
         """Count rows that begin, of a caller with a name; what is given back is to be called when they have ended.
+
+        Args:
+            begun: they are of a call that was let in.
 
         Raises: QuotaError, which says when to try again; TooLargeError where no time would help.
         """
@@ -61,7 +64,7 @@ class Quotas:
         if quota.rows_per_second:
             usage.left = min(full, usage.left + (now - usage.seen) * quota.rows_per_second)
             usage.seen = now
-            if usage.left <= 0:
+            if usage.left <= 0 and not begun:
                 wait = -usage.left / quota.rows_per_second + 1e-3
                 raise self._refused(
                     rows, f"this token has had its {shown(quota.rows_per_second)} rows a second; try again later", wait

@@ -48,7 +48,7 @@ def test_every_path_of_it_is_one_of_the_server(running: Running, document: Any) 
     operations = [
         each["operationId"] for verbs in document["paths"].values() for each in verbs.values() if "tags" in each
     ]
-    assert len(operations) == len(set(operations)) == 2 * 10 + 8
+    assert len(operations) == len(set(operations)) == 2 * 11 + 8
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,8 @@ def test_every_path_of_it_is_one_of_the_server(running: Running, document: Any) 
         ("/v1/models/tiny:attend", "Attend", texts("the cat", attention={})),
         ("/v1/models/tiny:predict", "Predict", {"instances": ["the cat", {"text": "a dog", "seed": 3}]}),
         ("/v1/models/paper:predict", "Predict", {"instances": [{"text": ["the cat", "a dog"]}]}),
+        ("/v1/models/tiny:explain", "Explain", texts("the cat sat")),
+        ("/v1/models/paper:explain", "Explain", {"instances": [["the cat", "a dog"]], "ways": ["WAY_ERASE"]}),
     ],
 )
 def test_requests_and_answers_are_as_it_says(running: Running, document: Any, path: str, name: str, body: Any) -> None:

@@ -36,6 +36,7 @@ _SUMMARIES = {
     "GetModel": "Describes one model.",
     "Predict": "Answers each instance.",
     "Attend": "As predict, with attention weights.",
+    "Explain": "Tells what of its input an answer depends on.",
     "AttendStream": "As attend, for whole maps of long inputs: each map arrives in chunks.",
     "Generate": "Generates a sequence, one token an event.",
     "ServerMetadata": "Names the server.",

@@ -19,6 +19,7 @@ from limelight.v1 import attention_pb2
 from limelight.v1 import service_pb2 as pb
 from limelight_bundle.errors import InputError
 from limelight_service.codecs.answers import LabelEncoder
+from limelight_service.codecs.explanations import asked_of
 from limelight_service.codecs.json.instances import JsonInstances
 from limelight_service.codecs.json.reading import entries, field_of, members, parsed, read_message, scalar, scalars
 from limelight_service.codecs.json.writing import (
@@ -30,6 +31,7 @@ from limelight_service.codecs.json.writing import (
     JsonWriter,
     MapStreamEvents,
     described_json,
+    explained,
     label_set,
     written,
 )
@@ -47,6 +49,8 @@ from limelight_service.codecs.streams import generation, map_stream
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest
 from limelight_service.frontend.core import Core
+from limelight_service.frontend.explaining.asked import Asked
+from limelight_service.frontend.explaining.explain import explain
 from limelight_service.frontend.http.failures import Failure
 from limelight_service.frontend.http.methods import (
     BYTES,
@@ -88,6 +92,7 @@ class JsonService:
             found += [
                 UnaryHttp("POST", f"{path}:predict", SERVICE, "Predict", error_body, handle=self.predict),
                 UnaryHttp("POST", f"{path}:attend", SERVICE, "Attend", error_body, handle=self.attend),
+                UnaryHttp("POST", f"{path}:explain", SERVICE, "Explain", error_body, handle=self.explain),
                 _events(f"{path}:attendStream", "AttendStream", self.attend_stream),
                 _events(f"{path}:generate", "Generate", self.generate),
                 UnaryHttp("GET", path, SERVICE, "GetModel", error_body, handle=self.describe),
@@ -128,6 +133,17 @@ class JsonService:
         """Answer with the attention behind it."""
         return await self._answered(pb.AttendRequest, ATTEND, request, call)
 
+    async def explain(self, request: HttpRequest, call: Call) -> HttpResponse:
+        """Tell what of its input each answer depends on."""
+        as_bytes = request.wants_bytes
+        if not as_bytes:
+            call.limit = LARGEST
+        asked, explanation = await self._core.on_thread(partial(self._explanation, request), call)
+        found = await explain(self._core, asked, explanation, call)
+        body = await self._core.made(found.checked, partial(explained, found, as_bytes=as_bytes), call)
+        self._core.hold_answer(2 * len(body), call)
+        return _response(body, as_bytes)
+
     async def attend_stream(self, request: HttpRequest, call: Call) -> AsyncGenerator[bytes, None]:
         """Answer with the attention behind it, an event for each chunk."""
         asked = await self._asked(pb.AttendStreamRequest, request, call, as_bytes=False)
@@ -157,9 +173,22 @@ class JsonService:
             return self._read(kind, request)
         return await self._core.on_thread(partial(self._read, kind, request), call)
 
+    def _explanation(self, request: HttpRequest) -> tuple[CallRequest, Asked]:
+        """Read a request of an explanation. Raises: InputError."""
+        given = members(pb.ExplainRequest.DESCRIPTOR, parsed(request.body), ())
+        target = members(pb.ExplainTarget.DESCRIPTOR, given.get("target", {}), ("target",))
+        similar = target.pop("similar_to", None)
+        source = None if similar is None else JsonInstances([similar], len(request.body), ("target", "similar_to"))
+        rest = {name: each for name, each in given.items() if name in ("units", "ways", "selections")}
+        asked = asked_of(read_message(pb.ExplainRequest, {**rest, "target": target}), source)
+        return self._call(pb.ExplainRequest, given, request), asked
+
     def _read(self, kind: type[Message], request: HttpRequest) -> CallRequest:
+        return self._call(kind, members(kind.DESCRIPTOR, parsed(request.body), ()), request)
+
+    def _call(self, kind: type[Message], given: dict[str, Any], request: HttpRequest) -> CallRequest:
+        """Make a call of the fields of a request. Raises: InputError."""
         descriptor = kind.DESCRIPTOR
-        given = members(descriptor, parsed(request.body), ())
         if "model" in given:
             raise InputError("model", "is stated by the path; leave it out of the request")
         name, version = _address(request.names)

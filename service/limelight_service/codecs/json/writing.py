@@ -22,9 +22,11 @@ from limelight_service.attention.labels import planned_labels
 from limelight_service.attention.options import HeadReduction
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.codecs.answers import MapHead, StreamSums, check_size, described_maps, map_head, streamed_head
+from limelight_service.codecs.explanations import explanation_message
 from limelight_service.codecs.json.numbers import json_of
 from limelight_service.codecs.json.results import kept, result_json, sequence_json, singles
 from limelight_service.frontend.calls import AnswerEncoder, CheckedCall, Inference, Prediction, PreparedInstance
+from limelight_service.frontend.explaining.explanation import Explanations
 from limelight_service.ipc.boundary import ChunkResult, GenerationBegun, MapResult, StreamBegun, TokenResult
 
 _TYPES = {dtype: values_pb2.DataType.Name(number) for number, dtype in DTYPES.items()}
@@ -175,6 +177,21 @@ def _predicted(writer: JsonWriter, checked: CheckedCall, prediction: Prediction)
 
 PREDICT = _encoders("predictions", _predicted)
 ATTEND = _encoders("results", JsonWriter.attended)
+
+
+def explained(found: Explanations, *, as_bytes: bool) -> Body:
+    """Write an `ExplainResponse`. Raises: TooLargeError."""
+    writer = JsonWriter(as_bytes=as_bytes)
+    entries = [
+        {
+            "prediction": writer.prediction(each.prediction, time.perf_counter_ns()),
+            "units": writer.labels(each.units),
+            **json_format.MessageToDict(explanation_message(each)),
+        }
+        for each in found.explanations
+    ]
+    check_size(writer.size, found.checked)
+    return Body(written({"explanations": entries}), writer.arrays)
 
 
 class MapStreamEvents:

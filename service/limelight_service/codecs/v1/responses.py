@@ -9,10 +9,12 @@ from limelight_bundle.wire import labels_to_wire
 from limelight_service.attention.labels import planned_labels
 from limelight_service.attention.plan import AttentionPlan
 from limelight_service.codecs.answers import StreamSums, check_size, described_maps, streamed_head
+from limelight_service.codecs.explanations import explanation_message
 from limelight_service.codecs.framing import Frame
 from limelight_service.codecs.v1.maps import frame_map, map_header, put_arrays
 from limelight_service.codecs.v1.results import fill_result, sequence_message
 from limelight_service.frontend.calls import AnswerEncoder, CheckedCall, Inference, Prediction, PreparedInstance
+from limelight_service.frontend.explaining.explanation import Explanations
 from limelight_service.ipc.boundary import (
     ChunkResult,
     GenerationBegun,
@@ -64,6 +66,18 @@ def _whole(inference: Inference) -> bytes:
 
 PREDICT = AnswerEncoder(_whole, _predicted)
 ATTEND = AnswerEncoder(_whole, _attended)
+
+
+def explained(found: Explanations) -> bytes:
+    """Serialize an `ExplainResponse`. Raises: TooLargeError."""
+    whole = Frame()
+    for each in found.explanations:
+        frame = Frame(explanation_message(each).SerializeToString())
+        frame.put(pb.Explanation.PREDICTION_FIELD_NUMBER, _prediction(each.prediction, time.perf_counter_ns()))
+        frame.put(pb.Explanation.UNITS_FIELD_NUMBER, label_set(each.units))
+        whole.put(pb.ExplainResponse.EXPLANATIONS_FIELD_NUMBER, frame)
+    check_size(whole.size, found.checked)
+    return whole.joined()
 
 
 class MapStreamMessages:

@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 from limelight.v1 import attention_pb2, service_pb2
 from limelight_service.codecs.answers import LabelEncoder
+from limelight_service.codecs.explanations import asked_of
 from limelight_service.codecs.listing import Listing
 from limelight_service.codecs.messages import (
     MOST_OPTIONS,
@@ -24,11 +25,13 @@ from limelight_service.codecs.v1.responses import (
     PREDICT,
     GenerationMessages,
     MapStreamMessages,
+    explained,
     label_set,
 )
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest
 from limelight_service.frontend.core import Core
+from limelight_service.frontend.explaining.explain import explain
 from limelight_service.frontend.models import Model
 from limelight_service.frontend.options import CallOptions
 from limelight_service.frontend.schema import ModelSchema
@@ -58,6 +61,7 @@ class AttentionService:
             UnaryMethod("Attend", pb.AttendRequest, self.attend),
             StreamMethod("AttendStream", pb.AttendStreamRequest, self.attend_stream),
             StreamMethod("Generate", pb.GenerateRequest, self.generate),
+            UnaryMethod("Explain", pb.ExplainRequest, self.explain),
             UnaryMethod("ListModels", pb.ListModelsRequest, self.list_models),
             UnaryMethod("GetModel", pb.GetModelRequest, self.get_model),
         )
@@ -88,6 +92,18 @@ class AttentionService:
             async for data in parts:
                 yield data
 
+    async def explain(self, message: service_pb2.ExplainRequest, call: Call) -> bytes:
+        """Tell what of its input each answer depends on."""
+        target, similar = message.target, None
+        if target.HasField("similar_to"):
+            similar = MessageInstances([target.similar_to], ("target", "similar_to"))
+        asked = await self._core.on_thread(lambda: asked_of(message, similar), call)
+        request = self._request(message, MessageInstances(message.instances), NO_ATTENTION, explains=True)
+        found = await explain(self._core, request, asked, call)
+        data = await self._core.made(found.checked, lambda: explained(found), call)
+        self._core.hold_answer(2 * len(data), call)
+        return data
+
     async def list_models(self, message: service_pb2.ListModelsRequest, call: Call) -> bytes:
         """List every version that the caller may know of."""
         response = self._listing.response(call)
@@ -114,9 +130,12 @@ class AttentionService:
         message: service_pb2.PredictRequest
         | service_pb2.AttendRequest
         | service_pb2.AttendStreamRequest
-        | service_pb2.GenerateRequest,
+        | service_pb2.GenerateRequest
+        | service_pb2.ExplainRequest,
         instances: MessageInstances,
         attention: Attention,
+        *,
+        explains: bool = False,
     ) -> CallRequest:
         of_tokens = isinstance(message, service_pb2.GenerateRequest)
         return CallRequest(
@@ -125,7 +144,7 @@ class AttentionService:
             instances=instances,
             encode_labels=self._encode_labels,
             options=self._kept(
-                () if of_tokens else tuple(message.outputs) or None,  # type: ignore[union-attr]
+                () if of_tokens or explains else tuple(message.outputs) or None,  # type: ignore[union-attr]
                 0 if of_tokens else message.max_classes,  # type: ignore[union-attr]
                 message.truncate,
                 attention.options,

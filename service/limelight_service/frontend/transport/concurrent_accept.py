@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 _KNOWN = ("1.85.",)
 _AT_ONCE, _AT_ONCE_OF_OTHERS = 256, 32  # of a method, beside the one that gRPC's loop asks for
 # Methods that carry rows. Each call that is asked for keeps some kilobytes: of the other methods a few are enough.
-_OF_ROWS = frozenset({"Predict", "Attend", "AttendStream", "Generate", "ModelInfer", "ModelStreamInfer"})
+_OF_ROWS = frozenset({"Predict", "Attend", "AttendStream", "Generate", "Explain", "ModelInfer", "ModelStreamInfer"})
 # Calls of a method whose requests are being read. Beyond a few, calls that nobody has looked at compete for the event
 # loop with those that are being answered; here they can still be refused at next to no cost.
 _READ_AT_ONCE = 8

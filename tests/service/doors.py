@@ -33,6 +33,7 @@ METHODS = {
     service_pb2.AttendRequest: ("Attend", service_pb2.AttendResponse),
     service_pb2.AttendStreamRequest: ("AttendStream", service_pb2.AttendStreamResponse),
     service_pb2.GenerateRequest: ("Generate", service_pb2.GenerateResponse),
+    service_pb2.ExplainRequest: ("Explain", service_pb2.ExplainResponse),
 }
 
 

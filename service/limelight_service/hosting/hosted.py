@@ -79,6 +79,7 @@ def hosted(model: Model, folder: BundleFolder) -> HostedModel:
         graphs=tuple(GraphStatus(each.name, each.provider, dict(each.nodes)) for each in model.graphs),
         projected={name: (each.numbers, each.bias, each.bias_heads) for name, each in model.projected.items()},
         max_rows=model.policy.max_rows,
+        workers=model.policy.spread,
         max_tokens=model.policy.max_tokens,
     )
     steps = sequence_description(model.description).label_set

@@ -227,7 +227,7 @@ class ServedModel:
     folder: of the bundle. bundle: its description as a serialized `limelight.bundle.v1.Bundle`. graph_bytes, stamps,
     origin: as `limelight_bundle.reader.BundleFolder` has them.
     projected: for each map whose projections can be fetched: numbers for each query and key, shared bias, heads of it.
-    max_rows, max_tokens: of a batch.
+    max_rows, max_tokens: of a batch. workers: that share the model's rows.
     """
 
     name: str
@@ -243,3 +243,4 @@ class ServedModel:
     projected: Mapping[str, tuple[int, str, int]] = field(default_factory=dict)
     max_rows: int = 1
     max_tokens: int = 1
+    workers: int = 1

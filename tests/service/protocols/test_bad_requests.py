@@ -102,8 +102,21 @@ def generated(**options: Any) -> Any:
     return generate("echo", GOOD, attention=attention_pb2.AttentionOptions(**options))
 
 
+def why(model: str = "tiny", *instances: values_pb2.Instance, **fields: Any) -> Any:
+    """Ask what of their inputs answers depend on."""
+    found = instances or (GOOD,)
+    return service_pb2.ExplainRequest(model=values_pb2.Model(name=model), instances=found, **fields)
+
+
 def drawn(**options: Any) -> Any:
     return predict("echo", GOOD, generation=service_pb2.GenerationOptions(**options))
+
+
+def changed_why() -> Any:
+    wrong = values_pb2.Instance()
+    wrong.CopyFrom(GOOD)
+    wrong.interventions.add(map="pool", uniform=values_pb2.UniformWeights())
+    return why("tiny", wrong)
 
 
 TEXT, IDS, IMAGE = (f'instances[0].inputs["{name}"]' for name in ("text", "ids", "image"))
@@ -282,6 +295,45 @@ CASES = [
         if not (made is streamed and name == "rollout")
     ),
     bad(streamed(rollout=True, selections=[{"names": ["encoder.*"]}]), "attention.rollout"),
+    # Explanations.
+    bad(why("nothing"), "", "nothing", code=MISSING),
+    bad(why("noisy"), "", "raw outputs only", code=PRECONDITION),
+    bad(why(generation={"top_k": 3}), "", "does not generate", code=PRECONDITION),
+    bad(why("tiny", GOOD, text("")), 'instances[1].inputs["text"]', "empty"),
+    bad(changed_why(), "instances[0].interventions", "attention itself"),
+    bad(why(target={"result": "moods"}), "target.result", "mood, words", "did you mean 'mood'?"),
+    bad(why(target={"label": "calmm"}), "target.label", "calm, lively, neither", "did you mean 'calm'?"),
+    bad(why(target={"index": 3}), "target.index", "3 classes", code=RANGE),
+    bad(why(target={"text": "a mat"}), "target.text", "set label or index"),
+    bad(why(target={"span": {"end": 3}}), "target.span", "mood"),
+    bad(why(target={"similar_to": GOOD}), "target.similar_to", "mood"),
+    bad(why(target={"entry": 0}), "target.entry", "mood"),
+    bad(why(target={"result": "words", "entry": 3}), "target.entry", "3 tokens", code=RANGE),
+    bad(why("echo", target={"label": "cat"}), "target.label", "set text"),
+    bad(why("echo", target={"text": "a mat"}), "target.text", "target_ids"),
+    bad(why("echo", target={"entry": 40}), "target.entry", "output", code=RANGE),
+    bad(why(units={"kind": service_pb2.UNIT_KIND_PATCHES}), "units.kind", "UNIT_KIND_WORDS, UNIT_KIND_SENTENCES"),
+    bad(why(units={"size": 2}), "units.size", "patches and frames"),
+    bad(why("picture", image(png(4, 4)), units={"size": -1}), "units.size", "-1"),
+    bad(why(units={"kind": service_pb2.UNIT_KIND_LINES, "groups": [ONE]}), "units", "set one"),
+    bad(why("tiny", ids(4, 5), units={"kind": service_pb2.UNIT_KIND_LINES}), "units.kind", "'text'"),
+    bad(why(units={"groups": [{"name": "x"}]}), "units.groups[0]", "indices, ranges, spans, inputs"),
+    bad(why(units={"groups": [ONE, {"spans": [{"start": 90, "end": 95}]}]}), "units.groups[1].spans[0]", "90 to 95"),
+    bad(why(units={"groups": [{"spans": [{"end": 3, "part": "left"}]}]}), "units.groups[0].spans[0].part", "'left'"),
+    bad(why(units={"groups": [{"indices": [3]}]}), "units.groups[0].indices[0]", "3 tokens"),
+    bad(why(units={"groups": [ONE], "label_set": "words"}), "units.label_set", "tokens"),
+    bad(why(units={"inputs": ["title"]}), "units.inputs[0]", "text"),
+    bad(why(ways=[3]), "ways[0]", "no map of the model takes interventions", "WAY_ERASE"),
+    bad(why(ways=[5, 1, 5]), "ways[2]", "a second time"),
+    bad(why(ways=[1, 0]), "ways[1]", "name a way"),
+    bad(why(ways=[7]), "ways[0]", **GRPC),
+    bad(why(ways=[2], selections=[{"names": ["pool"]}]), "ways[0]", "square self maps"),
+    bad(why(selections=[{"keys": [0]}]), "selections[0].keys", "units are the keys"),
+    bad(why(selections=[{"names": ["encoder.9"]}]), "selections[0].names[0]", "encoder.0.self"),
+    bad(why(selections=[{"heads": [5]}]), "selections[0].heads[0]", "encoder.0.self"),
+    bad(why(selections=[{"names": ["pool"]}, {"names": ["*.1.self"], "queries": [9]}]), "selections[1].queries[0]"),
+    bad(why("tiny", *[GOOD] * 65), "instances", "64", code=EXHAUSTED),
+    bad(why("tiny", *[LONG] * 4), "units", "64 rows", "15 units of each instance fit", code=EXHAUSTED),
 ]
 
 CHAIN = bundles.drawn_graph(4, [(0, 1), (1, 2), (2, 3), (3, 1)], seed=3)
@@ -373,6 +425,7 @@ SPOILT = st.sampled_from(
         predict("tiny", GOOD, ids(4, 5)),
         attend("tiny", GOOD, selections=[{"heads": [1]}]),
         attend("tiny", GOOD, pool={"size": 2}, top_k=1),
+        why("tiny", GOOD, target={"label": "calm"}, units={"groups": [ONE, {"spans": [{"end": 5}]}]}, ways=[1, 5, 6]),
         grouped({"indices": [-1], "ranges": [{"end": 2}]}, {"spans": [{"end": 5}], "inputs": ["text"]}),
     ]
 )
@@ -386,7 +439,7 @@ def test_no_mutation_of_a_request_is_the_servers_fault(running: Running, request
     for _ in range(data.draw(st.integers(1, 4))):
         sent[data.draw(st.integers(0, len(sent) - 1))] = data.draw(st.integers(0, 255))
     try:
-        method(running, "Predict" if isinstance(request, service_pb2.PredictRequest) else "Attend")(bytes(sent))
+        method(running, type(request).__name__.removesuffix("Request"))(bytes(sent))
     except grpc.RpcError as error:
         assert error.code().name not in BLAMELESS, error  # type: ignore[attr-defined]
     check_still_serves(running)

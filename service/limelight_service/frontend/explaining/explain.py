@@ -15,9 +15,9 @@ from limelight.base.counts import counted
 from limelight_bundle.errors import InputError, Path, TooLargeError
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array, Text
-from limelight_service.admission.memory import Transient
+from limelight_service.admission.memory import Held, Transient
 from limelight_service.attention.plan import check_instance, plan_attention
-from limelight_service.attention.select import SelectedMap, select_maps
+from limelight_service.attention.select import SelectedMap, indices, select_maps
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest, CheckedCall, PreparedInstance
 from limelight_service.frontend.core import Core, Part, prediction_of
@@ -158,7 +158,7 @@ class _Explaining:
     async def explanation(self, plan: _Plan) -> Explanation:
         """Run the rows of a plan, batch by batch, and put the explanation together."""
         core, schema = self._core, self._checked.schema
-        batch = self._checked.model.sizes.rows_at_once(plan.prepared.row)
+        batch = self._batch(plan.prepared.row)
         with self._held(plan, batch):
             if self._asked.target.similar_to is not None:
                 await self._compare()
@@ -182,7 +182,7 @@ class _Explaining:
         ]
         pairs = [(one, other) for place, one in enumerate(columns) for other in columns[place + 1 :]]
         agreements = [agreement(one.way, other.way, one.values, other.values) for one, other in pairs]
-        rows = plan.rows + self.other_rows
+        rows = plan.rows + (0 if plan.place else self.other_rows)
         return Explanation(prediction, found.explained, plan.units.labels, columns, agreements, rows)
 
     async def _compare(self) -> None:
@@ -300,6 +300,10 @@ class _Explaining:
 
     def _weighed(self, way: Way, attended: Sequence[SelectedMap], units: Units, row: Row, field: Path) -> Wanted:
         """Check the attention of a way against the instance. Raises: InputError."""
+        for each in attended:
+            name = each.description.query_labels
+            if each.queries is not None and name in row.labels:
+                indices(each.queries, row.labels[name].size, f"queries of {each.description.name}")
         is_rollout = way is Way.ROLLOUT
         options = share_options(rolled_maps(attended) if is_rollout else attended, units, rollout=is_rollout)
         plan = plan_attention(self._checked.schema.maps, options, field)
@@ -323,7 +327,14 @@ class _Explaining:
                 raise
         raise InputError((*path, "inputs", schema.target_input), "is set, and target.text too; leave one out")
 
-    def _held(self, plan: _Plan, batch: int):  # type: ignore[no-untyped-def]
+    def _batch(self, row: Row) -> int:
+        """Give the rows that are handed over together: a batch for each worker, so that another call waits for no more
+        than one; of rows that generate half a batch, which others join meanwhile.
+        """
+        schema, most = self._checked.schema, self._checked.model.sizes.rows_at_once(row)
+        return max(1, most // 2) if schema.generates else most * schema.served.workers
+
+    def _held(self, plan: _Plan, batch: int) -> Held:
         """Hold the memory of a plan: its answer twice, the rows of a batch, and what an engine computes for them.
 
         Raises: TooLargeError, QueueFullError.
@@ -344,7 +355,8 @@ class _Explaining:
         held = 2 * (checked.size + _size(plan)) + count * sum(each.nbytes for each in row.tensors.values())
         if checked.schema.generates:
             return core.memory.take(held + computing * count)
-        return core.memory.take(held, [Transient(computing * batch, computing)] * count)
+        a_worker = computing * checked.model.sizes.rows_at_once(row)
+        return core.memory.take(held, [Transient(a_worker, computing)] * count)
 
     def _refuse(self, units: int, fitting: int, why: str, instances: int = 1) -> None:
         """Refuse more units than fit. Raises: TooLargeError."""

@@ -57,6 +57,7 @@ GUIDES = (
     "demo",
     "concepts",
     "reading-attention",
+    "why",
     "calling",
     "python",
     "http",

@@ -105,7 +105,8 @@ def explained(request: service_pb2.ExplainRequest) -> Call[list[Explanation]]:
     def answer(response: service_pb2.ExplainResponse) -> list[Explanation]:
         _check_count(len(response.explanations), len(request.instances))
         check_sizes(each for one in response.explanations for each in (*one.prediction.label_sets, one.units))
-        return [read_explanation(*each) for each in zip(response.explanations, request.instances, strict=True)]
+        both = zip(response.explanations, request.instances, strict=True)
+        return [read_explanation(each, instance, request.units) for each, instance in both]
 
     return Call("Explain", request, answer)
 

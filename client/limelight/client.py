@@ -1,12 +1,11 @@
 """The synchronous client."""
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, Unpack, cast, overload
+from typing import Any, Self, Unpack, overload
 
 import grpc
 
@@ -299,17 +298,7 @@ class Client(Connection):
                 return many.refusal(error, number)
 
         def exchange(batch: Sequence[tuple[int, many.Instance]]) -> list[Answer | Error]:
-            steps, reply = many.answers(batch, course), cast(Any, None)
-            try:
-                while True:
-                    step = steps.send(reply)
-                    if isinstance(step, list):
-                        reply = self._reply(make(model, step, **options), timeout)
-                    else:
-                        time.sleep(step)
-            except StopIteration as finished:
-                found: list[Answer | Error] = finished.value
-                return found
+            return many.exchanged(batch, course, lambda step: self._reply(make(model, step, **options), timeout))
 
         running: deque[Future[list[Answer | Error]]] = deque()
         with many.counting(progress, many.total_of(inputs)) as count, ThreadPoolExecutor(concurrency) as pool:

@@ -93,6 +93,8 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
     target: ExplainedTarget
     units: LabelSet
     """The units, with their places in the input."""
+    unit_kind: str
+    """"words", "sentences", "lines", "tokens", "patches", "nodes", "frames"; "units" for given and mixed ones."""
     ways: Mapping[str, WayValues]
     """By name, in the order of the request."""
     agreements: tuple[Agreement, ...]
@@ -131,13 +133,17 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
 
     def __repr__(self) -> str:
         ways = ", ".join(self.ways)
-        return f"<Explanation {printable(self.prediction.heading)}; {len(self.units)} {self.units.name} by {ways}>"
+        return f"<Explanation {printable(self.prediction.heading)}; {len(self.units)} {self.unit_kind} by {ways}>"
 
     def _repr_html_(self) -> str:
+        return self._html()
+
+    def _html(self, image: bytes | None = None) -> str:
         units = [(self.units.labels[at], unit_figures.values_of(self, at)) for at in unit_figures.largest(self)]
         shown = "; ".join(f"{label} {' '.join(values)}" for label, values in units)
-        notes = [f"largest ({', '.join(self)}): {shown}", *unit_figures.notes(self)]
-        return notebook.panel(unit_figures.figures(self), self.prediction.heading, notes)
+        ways = ", ".join(self).replace("_", " ")
+        notes = [f"largest ({ways}): {shown}", *unit_figures.notes(self)]
+        return notebook.panel(unit_figures.figures(self), self.prediction.heading, notes, image)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as JSON types; `ways` is a list, in order."""
@@ -145,6 +151,7 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
             "prediction": self.prediction.to_dict(),
             "target": self.target.to_dict(),
             "units": self.units.to_dict(),
+            "unit_kind": self.unit_kind,
             "ways": [each.to_dict() for each in self.ways.values()],
             "agreements": [each.to_dict() for each in self.agreements],
             "rows": self.rows,
@@ -171,7 +178,7 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
         `limelight.load` reads: NumPy's `.npz`, without pickles.
 
         Args:
-            image: the sent image, for a picture of its patches.
+            image: the sent image, for a picture or page of its patches.
         Raises:
             OSError: the file cannot be written.
             ModuleNotFoundError: Pillow is not installed.
@@ -179,7 +186,7 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
         path = Path(file)
         match path.suffix.lower():
             case ".html":
-                write_file(path, notebook.document(self._repr_html_(), self.prediction.provenance.model))
+                write_file(path, notebook.document(self._html(image), self.prediction.provenance.model))
             case ".png":
                 drawing = package("limelight.cli.render_png", "a picture")
                 drawing.save(unit_figures.figures(self), path, image=image, heading=unit_figures.heading(self))
@@ -187,7 +194,9 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
                 archive.save(self, path)
 
 
-def read_explanation(message: service_pb2.Explanation, instance: values_pb2.Instance) -> Explanation:
+def read_explanation(
+    message: service_pb2.Explanation, instance: values_pb2.Instance, asked: service_pb2.UnitOptions
+) -> Explanation:
     """Read the explanation of the answer to one instance. Raises ValueError for one whose parts are inconsistent."""
     check_count(len(message.ways) + len(message.agreements), "ways and agreements")
     prediction = read_prediction(message.prediction, instance)
@@ -211,11 +220,20 @@ def read_explanation(message: service_pb2.Explanation, instance: values_pb2.Inst
             score=target.score,
         ),
         units=units,
+        unit_kind=_kind(asked, units),
         ways=FrozenMapping(ways),
         agreements=tuple(map(_agreement, message.agreements)),
         rows=message.rows,
         texts=FrozenMapping(sent_texts(instance)),
     )
+
+
+_USUAL = {"tokens": "words", "grid": "patches", "groups": "units"}
+"""Units by the kind of the label set that they come from."""
+
+
+def _kind(asked: service_pb2.UnitOptions, units: LabelSet) -> str:
+    return name_of(service_pb2.UnitKind, asked.kind) if asked.kind else _USUAL.get(units.kind, units.kind)
 
 
 def _agreement(message: service_pb2.Agreement) -> Agreement:

@@ -428,7 +428,7 @@ def sent_texts(sent: values_pb2.Instance | None) -> dict[str, str]:
         match value.WhichOneof("kind"):
             case "text":
                 texts[name] = value.text
-            case "document":
+            case "document" if value.document.HasField("text"):
                 texts[name] = value.document.text
             case "pair":
                 texts |= {f"{name}.first": value.pair.first, f"{name}.second": value.pair.second}

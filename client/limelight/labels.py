@@ -245,8 +245,9 @@ def read_label_sets(
     children: dict[str, list[LabelSet]] = {}
     for labels in known.values():
         children.setdefault(labels.parent, []).append(labels)
+    named = {message.name for message in messages if message.texts}
     for name, labels in found.items():
-        if labels.kind == "sentences":
+        if labels.kind == "sentences" and name not in named:
             source = _source(instance, labels.inputs)
             texts = _sentence_texts(labels, source, children.get(name, ()))
             found[name] = known[name] = replace(labels, labels=texts)

@@ -1,10 +1,11 @@
 """Calls for any number of instances: split into batches, repeated where that helps, with errors by instance.
 
 Nothing here sends: `answers` yields what is to be sent or waited for, and is given what came of it. Both clients drive
-it.
+it, the synchronous one by `exchanged`.
 """
 
 import re
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -133,6 +134,21 @@ def answers(batch: Sequence[tuple[int, Instance]], course: Course) -> Generator[
     if not course.answered and len(batch) > 1 and all(_is_of_options(each) for each in replies):
         raise replies[0]
     return replies
+
+
+def exchanged(batch: Sequence[tuple[int, Instance]], course: Course, send: Callable[[Send], Any]) -> list[Any]:
+    """Exchange a batch on this thread; `send` returns answers or the Error of a call. Raises: as `answers`."""
+    steps, reply = answers(batch, course), None
+    try:
+        while True:
+            step = steps.send(reply)
+            if isinstance(step, list):
+                reply = send(step)
+            else:
+                time.sleep(step)
+    except StopIteration as finished:
+        found: list[Any] = finished.value
+        return found
 
 
 def _exchange(batch: Numbered, course: Course) -> Exchange:

@@ -53,10 +53,13 @@ def page(maps: Sequence["AttentionMap"], heading: str = "", *, fold_heads: bool 
     return _block(parts)
 
 
-def panel(figures: Iterable[Figure], heading: str, notes: Sequence[str]) -> str:
-    """Return the HTML of figures between the answer, as a heading, and notes."""
+def panel(figures: Iterable[Figure], heading: str, notes: Sequence[str], image: bytes | None = None) -> str:
+    """Return the HTML of figures between the answer, as a heading, with the sent image, and notes."""
     words = _Budget(_MOST_WORDS)
     drawn = [words.figure(each) for each in figures]
+    if image is not None:  # browsers find out its format by themselves
+        data = b64encode(image).decode()
+        drawn.insert(0, f'<img alt="the image as sent" style="width:{_SIDE}px" src="data:image/png;base64,{data}">')
     return _block([f"<div><b>{escape(heading)}</b></div>", *drawn, *map(_small, notes)])
 
 

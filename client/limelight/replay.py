@@ -36,7 +36,7 @@ def recorded(request: service_pb2.ExplainRequest, why: Explanation, *, with_inpu
         instance.inputs.clear()
     made_by = why.prediction.provenance
     figures = why.to_dict()
-    units = {name: figures["units"][name] for name in ("name", "labels", "offsets")[:: 1 if with_input else 2]}
+    units = {name: figures["units"][name] for name in ("labels", "offsets")[0 if with_input else 1 :]}
     return {
         "format": FORMAT,
         "recorded": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -106,7 +106,7 @@ def compared(record: Mapping[str, Any], why: Explanation) -> Replay:
     before, after = record["explanation"], why.to_dict()
     was, now = _facts(before), _facts(after)
     if "labels" not in before["units"]:
-        was["units"], now["units"] = was["units"][::2], now["units"][::2]
+        was["units"], now["units"] = was["units"][1:], now["units"][1:]
     other = [f"{name} {_short(was[name])}, now {_short(now[name])}" for name in was if was[name] != now[name]]
     difference, where = 0.0, ""
     if not other:
@@ -134,7 +134,7 @@ def _facts(explanation: Mapping[str, Any]) -> dict[str, list[Any]]:
     units, target = explanation["units"], explanation["target"]
     return {
         "target": [target[name] for name in ("result", "label", "index", "entry", "score_kind")],
-        "units": [units["name"], units.get("labels"), units["offsets"] and [list(each) for each in units["offsets"]]],
+        "units": [units.get("labels"), units["offsets"] and [list(each) for each in units["offsets"]]],
         "ways": [[each["way"], list(each["maps"]), len(each["values"])] for each in explanation["ways"]],
     }
 

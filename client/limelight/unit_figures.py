@@ -4,16 +4,17 @@ Numbers are those of the explanation. Colours show what the answer needs: blue f
 without which the target's score falls; orange for one without which it rises.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from limelight.base.counts import counted
 from limelight.figures import Figure, Row, Weights, as_sent, heat_of, one_line
-from limelight.labels import LabelSet
+from limelight.labels import Grid, LabelSet
 
 if TYPE_CHECKING:
     from limelight.explanations import Agreement, Explanation
@@ -27,25 +28,43 @@ _DOING = {
     "erase": "erasing",
     "erase_others": "erasing all else",
 }
+# The names of patches, by which those of a picture beside a text are told.
+_CELL = re.compile(r"row (\d+), column (\d+)")
 _LONGEST = 60  # letters of a target in a title
 
 
 def figures(why: "Explanation") -> Iterator[Figure]:
-    """Yield a figure for each way: rows of the text as sent, the cells of a grid, or one row of units."""
+    """Yield for each way a figure of the texts as sent, or of the units in a row, and one for each grid of patches."""
     for way in why.ways.values():
         column, is_share = way.values.astype(np.float32), way.way in SHARES
         about = f"share, mean of {counted(len(way.maps), 'map')}" if is_share else f"change of the {score(why)}"
-        title = f"{way.way.replace('_', ' ')} · {about}"
-        is_grid = why.units.grid is not None
-        yield Figure(
-            title,
-            rows=() if is_grid else _rows(why.units, column, why.texts),
-            heat=heat_of(why.units, column) if is_grid else None,
-            equal=float(column.mean()) if is_share and len(column) else None,
-            key=one_line(why.units.name),
-            value="share" if is_share else "change",
-            direction=0 if is_share else -1 if way.way in _FALLING else 1,
-        )
+        for units, values in _parts(why.units, column):
+            is_grid = units.grid is not None
+            yield Figure(
+                f"{way.way.replace('_', ' ')} · {about}",
+                rows=() if is_grid else _rows(units, values, why.texts),
+                heat=heat_of(units, values) if is_grid else None,
+                equal=float(column.mean()) if is_share else None,
+                key=why.unit_kind,
+                value="share" if is_share else "change",
+                direction=0 if is_share else -1 if way.way in _FALLING else 1,
+            )
+
+
+def _parts(units: LabelSet, values: Weights) -> Iterator[tuple[LabelSet, Weights]]:
+    """Yield units with their values; patches that are among units of other kinds as a grid of their own."""
+    cells = [found and (int(found[1]), int(found[2])) for found in map(_CELL.fullmatch, units.labels)]
+    origins = units.origins or ("",) * len(units)
+    places: dict[str, list[int]] = {}
+    for at, cell in enumerate(cells if units.grid is None else ()):
+        places.setdefault(origins[at] if cell else "", []).append(at)
+    for name, own in places.items():
+        last = cells[own[-1]]
+        grid = Grid(last[0] + 1, last[1] + 1) if name and last else None
+        whole = grid is not None and len(own) == grid.rows * grid.columns
+        yield replace(units.take(own), grid=grid if whole else None), values[own]
+    if units.grid is not None or not places:
+        yield units, values
 
 
 def score(why: "Explanation") -> str:
@@ -58,7 +77,7 @@ def score(why: "Explanation") -> str:
 
 def notes(why: "Explanation") -> list[str]:
     """Return what stands below the figures: the score that is explained, and the sentence of agreement."""
-    kept = f"{score(why)}: {why.target.score:.4f}, from {counted(why.rows, 'row')}"
+    kept = f"{score(why)}: {why.target.score:.4g}, from {counted(why.rows, 'row')}"
     return [kept, *([why.sentence] if why.sentence else [])]
 
 
@@ -73,13 +92,14 @@ def largest(why: "Explanation", most: int = 5) -> list[int]:
 
 def values_of(why: "Explanation", unit: int) -> list[str]:
     """Format the values of a unit, those of changes with their sign."""
-    return [f"{values[unit]:{'' if way in SHARES else '+'}.4f}" for way, values in why.items()]
+    rounded = ((way, round(float(values[unit]), 4) + 0.0) for way, values in why.items())  # no -0.0000
+    return [f"{value:{'' if way in SHARES else '+'}.4f}" for way, value in rounded]
 
 
 def heading(why: "Explanation") -> Mapping[str, str]:
     """Return the texts above a picture by their kind."""
     said = {} if not why.sentence else {"agreement": why.sentence}
-    return {"answer": why.prediction.headline, "explained": f"{score(why)} ({why.target.score:.4f})", **said}
+    return {"answer": why.prediction.headline, "explained": f"{score(why)} ({why.target.score:.4g})", **said}
 
 
 def sentence(why: "Explanation") -> str:
@@ -88,7 +108,8 @@ def sentence(why: "Explanation") -> str:
     if found is None:
         return ""
     first, second = (_DOING.get(each, each) for each in (found.first, found.second))
-    units = counted(len(why.units), *_nouns(why.units))
+    one = "patch" if why.unit_kind == "patches" else why.unit_kind.removesuffix("s")
+    units = counted(len(why.units), one, why.unit_kind)
     if found.correlation is None:
         few = len(why.units) < 3
         reason = "that is too few" if few else "one of them is the same for all"
@@ -110,42 +131,35 @@ def _main(why: "Explanation") -> "Agreement | None":
     return next((each for each in found if each is not None), next(iter(why.agreements), None))
 
 
-def _nouns(units: LabelSet) -> tuple[str, str]:
-    """Return the noun of a unit and of several, from the name of their set."""
-    name = one_line(units.name) or "units"
-    singular = "patch" if name == "patches" else name.removesuffix("s")
-    return singular, name
-
-
 def _rows(units: LabelSet, values: Weights, texts: Mapping[str, str]) -> tuple[Row, ...]:
-    """Return a row for each text, with all of it; one row of the units where they are no parts of texts, in order."""
-    starts, ends = units.starts, units.ends
+    """Return a row for each text, with all of it; of units that are no parts of texts, a row for each sentence."""
     origins = units.origins or ("",) * len(units)
-    if not len(starts) or not set(origins) <= set(texts):
-        return (_row(units.labels, values),)
-    order = sorted(range(len(units)), key=lambda at: (origins.index(origins[at]), int(starts[at]), int(ends[at])))
+    if not len(units.starts) or not set(origins) <= set(texts):
+        parents = units.parents.tolist() or [0] * len(units)
+        together = groupby(range(len(units)), key=lambda at: (origins[at], parents[at]))
+        return tuple(_row(units, values, list(places)) for _, places in together)
     rows = []
-    parts = [(name, list(places)) for name, places in groupby(order, key=lambda at: origins[at])]
-    for name, places in parts:
-        text, gaps, reached = texts[name], list[str](), 0
-        for at in places:
-            if starts[at] < reached:  # units that overlap cannot be shaded in one text
-                return (_row(units.labels, values),)
-            gaps.append(as_sent(text[reached : int(starts[at])]))
-            reached = int(ends[at])
+    for name in dict.fromkeys(origins):
+        places = [at for at in np.argsort(units.starts, kind="stable").tolist() if origins[at] == name]
+        starts, ends = units.starts[places].tolist(), units.ends[places].tolist()
+        before = [0, *ends[:-1]]
+        if any(start < end for start, end in zip(starts, before, strict=True)):
+            return (_row(units, values, range(len(units))),)  # overlapping units cannot be shaded in one text
+        text = texts[name]
         rows.append(
             Row(
                 words=tuple(one_line(units.labels[at]) for at in places),
                 weights=values[places],
-                gaps=tuple(gaps),
-                pieces=tuple(as_sent(text[int(starts[at]) : int(ends[at])]) for at in places),
-                label=name if len(parts) > 1 else "",
-                rest=as_sent(text[reached:]),
+                gaps=tuple(as_sent(text[end:start]) for end, start in zip(before, starts, strict=True)),
+                pieces=tuple(as_sent(text[start:end]) for start, end in zip(starts, ends, strict=True)),
+                label=name if len(set(origins)) > 1 else "",
+                rest=as_sent(text[ends[-1] :]),
             )
         )
     return tuple(rows)
 
 
-def _row(labels: tuple[str, ...], values: NDArray[np.float32]) -> Row:
-    words = tuple(map(one_line, labels))
-    return Row(words, values, ("", *(" " for _ in words[1:])), words)
+def _row(units: LabelSet, values: Weights, places: Sequence[int]) -> Row:
+    """Return a row of units whose text as sent is not known, with spaces between them."""
+    words = tuple(one_line(units.labels[at]) for at in places)
+    return Row(words, values[list(places)], ("", *(" " for _ in words[1:])), words)

@@ -140,6 +140,7 @@ def test_a_model_that_looks_where_it_should_has_the_figures_of_one(run: Run, tmp
     )
     assert figures(report, "erasure")["sufficiency"] == pytest.approx(0, abs=1e-5)
     assert figures(report, "erasure")["comprehensiveness"] == pytest.approx(1 - 1 / 3, abs=0.01)
+    assert figures(report, "erasure")["correlation with leave-one-out"] > 0.5
     # A masked head leaves three equal classes.
     assert figures(report, "heads", "pool:0")["probability lost"] == pytest.approx(1 - 1 / 3, abs=0.01)
     assert figures(report, "permuted")["answer moves by"] > 0.3

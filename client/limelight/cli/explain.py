@@ -207,7 +207,7 @@ def _plural(unit: Unit | None) -> str:
 def _table(why: Explanation) -> Iterator[str]:
     """Yield lines of the units with the largest values."""
     places = largest(why)
-    labels = [one_line(" ".join(why.units.labels[at].split())) for at in places]
+    labels = [one_line(" ".join(why.units.labels[at].split()) or why.units.labels[at]) for at in places]
     labels = [each if len(each) <= _LABEL else f"{each[: _LABEL - 1]}…" for each in labels]
     width, titles = max(map(len, labels), default=0), [way.replace("_", " ") for way in why]
     yield "  ".join([" " * width, *(f"{title:>{_NUMBER}}" for title in titles)])

@@ -92,7 +92,7 @@ def _header(figure: Figure, width: int) -> str:
 
 
 def _number(weight: float) -> str:
-    return "-" if math.isnan(weight) else f"{weight:.4f}"
+    return "-" if math.isnan(weight) else f"{round(weight, 4) + 0.0:.4f}"  # no -0.0000
 
 
 def _legend(figure: Figure, palette: Palette) -> Text:

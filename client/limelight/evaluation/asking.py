@@ -1,14 +1,18 @@
 """Asking the server: many instances at the same time, errors by instance."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from limelight import many
 from limelight.attended import Attended
 from limelight.base.errors import Error
 from limelight.client import Client
 from limelight.descriptions import Model
 from limelight.evaluation.replies import Reply, read_reply
+from limelight.explanations import Explanation
+from limelight.groups import Groups
 from limelight.interventions import Intervention, with_interventions
 from limelight.v1 import values_pb2
 
@@ -32,6 +36,29 @@ class Asking:
         """Return the reply to each instance, or its Error. Raises Error for one of every call."""
         answers = self.client.predict_many(self.model.name, instances, **self._options())
         return [each if isinstance(each, Error) else read_reply(self.model, each) for each in answers]
+
+    def explain(self, asked: Sequence[tuple[values_pb2.Instance, Groups, Sequence[str]]]) -> list[Explanation | Error]:
+        """Return the explanation of the answer to each instance by its own units and ways, or its Error.
+
+        Raises Error for one of every call.
+        """
+        course = many.Course(1)
+
+        def one(place: int) -> Explanation | Error:
+            instance, units, ways = asked[place]
+            name, version = self.model.name, self.model.version
+
+            def send(instances: Sequence[values_pb2.Instance]) -> list[Explanation] | Error:
+                try:
+                    return self.client.explain(name, instances, units=units, ways=ways, version=version, truncate=True)
+                except Error as error:
+                    return error
+
+            found: Explanation | Error = many.exchanged([(place, instance)], course, send)[0]
+            return found
+
+        with ThreadPoolExecutor(self.concurrency) as pool:
+            return list(pool.map(one, range(len(asked))))
 
     def _options(self) -> Any:
         return {"version": self.model.version, "truncate": True, "concurrency": self.concurrency}

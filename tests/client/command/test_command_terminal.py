@@ -74,6 +74,14 @@ class _Evil(service_pb2_grpc.AttentionServiceServicer, admin_pb2_grpc.AdminServi
         results = [service_pb2.Attended(prediction=answer(), maps=[attention_map()]) for _ in request.instances]
         return service_pb2.AttendResponse(results=results)
 
+    def Explain(self, request: Any, context: Any) -> Any:
+        message = service_pb2.Explanation(prediction=answer(), units=answer().label_sets[0], rows=3)
+        message.target.MergeFrom(service_pb2.ExplainedTarget(result=EVIL, label=EVIL, score_kind=1, score=-1))  # type: ignore[arg-type]
+        for way in (service_pb2.WAY_ATTENTION, service_pb2.WAY_ERASE):
+            message.ways.add(way=way, values=[0.5, -0.5], maps=[EVIL])
+        message.agreements.add(first=service_pb2.WAY_ATTENTION, second=service_pb2.WAY_ERASE)
+        return service_pb2.ExplainResponse(explanations=[message for _ in request.instances])
+
     def Generate(self, request: Any, context: Any) -> Any:
         yield service_pb2.GenerateResponse(start=service_pb2.GenerationStart(label_sets=answer().label_sets))
         yield service_pb2.GenerateResponse(token=service_pb2.GeneratedToken(text=EVIL, delta=EVIL))
@@ -103,6 +111,7 @@ COMMANDS = {
     "predict": "predict m a",
     "attend": "attend m a",
     "each head": "attend m a --head 0",
+    "explain": "explain m a",
     "generate": "generate m a",
     "load": "load m",
     "a failed model": "predict failed a",
@@ -126,7 +135,7 @@ def test_texts_of_a_server_do_not_control_a_pipe(
     assert name in ("bench", "evaluate") or "evil\\u001b]0;owned" in said + errors
 
 
-@pytest.mark.parametrize("command", ["models", "models m", "attend m a", "generate m a"])
+@pytest.mark.parametrize("command", ["models", "models m", "attend m a", "explain m a", "generate m a"])
 def test_texts_of_a_server_do_not_control_a_terminal(command: str, evil: str) -> None:
     seen = in_terminal(*command.split(), "--target", evil).replace("\r\n", "\n")
     own = re.sub(r"\r?\x1b\[(?:[0-9;]*[mKAG]|\?25[hl])", "", seen)  # colours, and what rewrites a line
@@ -162,13 +171,16 @@ def test_texts_of_a_server_are_drawn(evil: str, tmp_path: Path, capsys: pytest.C
     assert cli.main(["evaluate", "m", "--data", str(data), "--html", str(page), "--target", evil]) in (0, 1)
     assert cli.main(["bench", "refused", "a", "-n", "2", "--warmup", "0", "--html", str(report), "--target", evil]) == 1
     with limelight.Client(evil) as client:
-        shown = client.attend("m", {"text": "a"})._repr_html_()
-    for written in (page.read_text(), report.read_text(), shown):
+        shown = [each("m", {"text": "a"})._repr_html_() for each in (client.attend, client.explain)]
+        client.explain("m", {"text": "a"}).save(picture)
+    for written in (page.read_text(), report.read_text(), *shown):
         assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f]", written)
     capsys.readouterr()
 
 
-@pytest.mark.parametrize("option", ["evaluate m --data DATA --out", "bench m a -n 1 --html", "attend m a --png"])
+@pytest.mark.parametrize(
+    "option", ["evaluate m --data DATA --out", "bench m a -n 1 --html", "attend m a --png", "explain m a --save"]
+)
 def test_a_file_that_cannot_be_written_is_named_and_not_left(
     option: str, evil: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

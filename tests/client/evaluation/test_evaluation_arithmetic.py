@@ -1,6 +1,7 @@
 """The arithmetic of evaluations: by hand, and beside other implementations."""
 
 import math
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -10,9 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from limelight.evaluation.flow import flow, rollout
-from limelight.evaluation.measures import erasure
 from limelight.evaluation.measures.entropy import map_entropy
-from limelight.evaluation.measures.erasure import without
+from limelight.evaluation.measures.erasure import word_weights, words_of
 from limelight.evaluation.measures.heads import pruned_counts
 from limelight.evaluation.measures.measure import key_weights, log_lost, moved, probability_of
 from limelight.evaluation.measures.quality import _of_texts, edits, macro_f1, token_f1
@@ -159,30 +159,30 @@ def test_words_that_are_phones_are_called_so():
     assert (rate.name, rate.value) == ("word error rate", pytest.approx(4 / 10))
 
 
-def test_words_are_left_out_of_a_text():
-    words = word_spans("the  cat\nsat")
-    assert words == [(0, 3), (5, 8), (9, 12)]
-    assert without("the  cat\nsat", words, {0, 2}) == "  cat\n"
+def test_masked_heads_are_counted_up_to_all():
     assert pruned_counts(2) == [1, 2] and pruned_counts(12) == [2, 4, 6, 8, 10, 12]
 
 
-def test_words_are_left_out_of_a_list_of_sentences():
-    value = values_pb2.Value(
-        document=values_pb2.Document(sentences=values_pb2.Sentences(texts=["a cat", "dog", "b c"]))
-    )
-    text = erasure._text(value)
-    words = word_spans(text)
-    assert [text[start:end] for start, end in words] == ["a", "cat", "dog", "b", "c"]
+def test_words_are_those_of_every_text_of_an_input():
+    assert word_spans("the  cat\nsat") == [(0, 3), (5, 8), (9, 12)]
+    assert words_of("text", values_pb2.Value(text="a  cat")) == [Span("text", 0, 1), Span("text", 3, 6)]
+    pair = values_pb2.Value(pair=values_pb2.Pair(first="a", second="b c"))
+    assert words_of("pair", pair)[1:] == [Span("pair.second", 0, 1), Span("pair.second", 2, 3)]
+
+
+def test_words_of_a_list_of_sentences_have_the_weights_of_their_keys():
+    sentences = values_pb2.Sentences(texts=["a cat", "dog", "b c unread"])
+    words = words_of("document", values_pb2.Value(document=values_pb2.Document(sentences=sentences)))
+    assert [each.sentence for each in words] == [0, 0, 1, 2, 2, 2]
     labels = LabelSet(
-        "words", "tokens", ("a", "cat", "dog", "b", "c"), inputs=("document",), parents=np.array([0, 0, 1, 2, 2]),
-        starts=np.array([0, 2, 0, 0, 2]), ends=np.array([1, 5, 3, 1, 3]),  # in each sentence
+        "words", "tokens", ("a", "c", "at", "dog", "b", "c"), inputs=("document",),
+        parents=np.array([0, 0, 0, 1, 2, 2]), starts=np.array([0, 2, 3, 0, 0, 2]), ends=np.array([1, 3, 5, 3, 1, 3]),
     )  # fmt: skip
-    weights = np.array([[[0.3, 0.1, 0.4, 0.15, 0.05]]], np.float32)
+    weights = np.array([[[0.3, 0.06, 0.04, 0.4, 0.15, 0.05]]], np.float32)
     query = LabelSet("document", "one", ("document",))
     found = AttentionMap(name="word", kind="pool", heads=(0,), weights=weights, query=query, key=labels)
-    np.testing.assert_allclose(erasure.word_weights(found, "document", words, text), weights[0, 0], rtol=1e-6)
-    erasure._write(without(text, words, {0, 2, 4}), value)
-    assert [each.split() for each in value.document.sentences.texts] == [["cat"], ["b"]]
+    np.testing.assert_allclose(word_weights(found, words), [0.3, 0.1, 0.4, 0.15, 0.05, np.nan], rtol=1e-6)
+    assert word_weights(replace(found, key=replace(labels, inputs=("other",))), words) is None
 
 
 def test_marks_cover_tokens_that_share_a_character_and_cells_whose_centre_is_inside():

@@ -15,6 +15,8 @@ from limelight.evaluation.replies import Reply
 from limelight.evaluation.rows import Row
 from limelight.evaluation.samples import Curve, Figure, Samples
 from limelight.evaluation.weights import total_variation
+from limelight.explanations import Explanation
+from limelight.groups import Groups
 from limelight.maps import AttentionMap
 from limelight.v1 import values_pb2
 
@@ -70,6 +72,16 @@ class Work:
         for (number, _), reply in zip(asked, replies, strict=True):
             if isinstance(reply, Error):
                 self.failures.append((number, reply))
+            found.append(None if isinstance(reply, Error) else reply)
+        return found
+
+    def explained(self, asked: Sequence[tuple[Row, Groups, Sequence[str]]]) -> list[Explanation | None]:
+        """Return explanations by units and ways, None for those that failed."""
+        found: list[Explanation | None] = []
+        replies = self.asking.explain([(row.instance, units, ways) for row, units, ways in asked])
+        for (row, _, _), reply in zip(asked, replies, strict=True):
+            if isinstance(reply, Error):
+                self.failures.append((row.number, reply))
             found.append(None if isinstance(reply, Error) else reply)
         return found
 

@@ -261,6 +261,16 @@ def test_a_sound_of_any_format_is_sent_as_one_channel(opened: Opened, tmp_path: 
     assert 5000 < samples.max() < 9000 and -9000 < samples.min() < -5000
 
 
+def test_an_example_of_samples_is_sent_as_a_sound(opened: Opened) -> None:
+    with hostile() as (address, _), page_of(address) as page:
+        before = len(sounds_sent())
+        opened("example=1", server=page)
+        assert len(sounds_sent()) > before
+    with wave.open(io.BytesIO(sounds_sent()[-1])) as sent:
+        assert (sent.getnchannels(), sent.getframerate()) == (1, 16000)
+        assert np.frombuffer(sent.readframes(9), "<i2").tolist() == [16384, -16383, 32767, 0]
+
+
 def test_a_sound_is_recorded_in_the_page(opened: Opened) -> None:
     with hostile() as (address, _), page_of(address) as page:
         tab = opened(server=page, permissions=["microphone"])

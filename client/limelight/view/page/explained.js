@@ -5,7 +5,7 @@ import { percent } from "./answer.js";
 import { Axis } from "./axes.js";
 import { Problem } from "./client.js";
 import { element } from "./dom.js";
-import { capital, GraphPanel, Legend, makePanel, MOST_NODES, named, shortened } from "./panels.js";
+import { capital, GraphPanel, Legend, makePanel, MOST_NODES, named, shortened, visible } from "./panels.js";
 import { number, Scale } from "./scale.js";
 
 /** Ways by their names in the protocol; sign: of the change for a unit that the answer needs; none for shares. */
@@ -39,8 +39,8 @@ export class Explained {
    */
   show(explanation, sources, picture, edges = []) {
     const { units, ways = [] } = explanation;
-    // Sentences stand in their text, as words do.
-    const isText = units.kind === "LABEL_KIND_SENTENCES";
+    // Sentences stand in their text, as words do, and words of several texts.
+    const isText = units.starts?.length && units.inputs?.length && units.inputs.every((each) => sources.has(each));
     const axis = new Axis(isText ? { ...units, kind: "LABEL_KIND_TOKENS" } : units, sources);
     this.units = axis.units({ joined: false, special: true });
     this.columns = ways.map((each) => columnOf(each, axis));
@@ -173,7 +173,7 @@ function counted(number, noun) {
 /** What is explained, such as “log-probability of good”. */
 function scoreOf({ scoreKind = "", label = "", entry }) {
   const kind = scoreKind.replace("SCORE_KIND_", "").toLowerCase().replace("_", "-");
-  return kind + (label && ` of ${shortened(label, 60)}`) + (entry === undefined ? "" : ` at ${entry}`);
+  return kind + (label && ` of ${visible(shortened(label, 60))}`) + (entry === undefined ? "" : ` at ${entry}`);
 }
 
 /** The usual score, and what the explanation cost. */

@@ -13,6 +13,7 @@ const UNITS = {
   LABEL_KIND_FRAMES: ["FRAMES"],
 };
 const ALL = "ALL"; // of several inputs
+const USUAL = "usual"; // ways, in an address
 const SIZED = { PATCHES: "Size: cells along a side of a patch", FRAMES: "Size: frames of a part" };
 // What a text says of the target of a result.
 const TEXTS = { sequence: "that of the answer", spans: "a part of the text", embedding: "to be similar to" };
@@ -79,9 +80,9 @@ export class Why {
       WAY_LOOK_AWAY: looksAway,
       WAY_LOOK_ONLY: looksAway,
     };
-    const usual = ["WAY_ATTENTION", looksAway ? "WAY_LOOK_AWAY" : "WAY_ERASE"];
     const offered = Object.keys(WAYS).filter((way) => has[way] ?? true);
-    this.boxes = offered.map((value) => element("input", { type: "checkbox", value, checked: usual.includes(value) }));
+    const onchange = () => (this.isUsual = !this.#ways().length);
+    this.boxes = offered.map((value) => element("input", { type: "checkbox", value, onchange }));
     this.chosen.replaceChildren(
       element("legend", { class: "hint" }, "Ways"),
       ...this.boxes.map((box) => {
@@ -103,9 +104,15 @@ export class Why {
     }
     for (const name of ["size", "text"]) this[name].value = selection[`why.${name}`] ?? "";
     this.wantedEntry = selection["why.entry"];
-    const ways = selection.why?.split(",");
-    if (ways) for (const each of this.boxes) each.checked = ways.includes(shortened(each.value));
+    // Ways that nobody chose are those that the server takes for this model.
+    this.isUsual = (selection.why ?? USUAL) === USUAL;
+    const usual = ["attention", this.boxes.some(({ value }) => value === "WAY_LOOK_AWAY") ? "look_away" : "erase"];
+    this.#check(this.isUsual ? usual : selection.why.split(","));
     this.#show();
+  }
+
+  #check(ways) {
+    for (const each of this.boxes) each.checked = ways.includes(shortened(each.value));
   }
 
   /** The selection, as an address holds it: that of the explanation that is shown; empty for none. */
@@ -117,7 +124,7 @@ export class Why {
     const shown = (name) => (this[name].parentElement.hidden ? "" : this[name].value);
     const [units, target] = [this.units, this.target].map((each) => (each.selectedIndex > 0 ? each.value : ""));
     return {
-      why: this.#ways().map(shortened).join(","),
+      why: this.isUsual ? USUAL : this.#ways().map(shortened).join(","),
       "why.units": units,
       "why.size": shown("size"),
       "why.target": target,
@@ -178,6 +185,7 @@ export class Why {
       const [explanation, ...beside] = await this.explain(this.#request(), signal);
       if (signal.aborted) return;
       this.explained.show(explanation, ...beside);
+      if (this.isUsual) this.#check(explanation.ways.map(({ way }) => shortened(way)));
     } catch (error) {
       if (signal.aborted) return;
       this.problem.append(element("p", { class: "problem" }, told(error)));
@@ -207,7 +215,7 @@ export class Why {
         ...(entry !== "" && { entry: Number(entry) }),
       },
       units: { kind: this.units.value === ALL ? undefined : `UNIT_KIND_${this.units.value}`, size: Number(size) },
-      ways: this.#ways(),
+      ways: this.isUsual ? [] : this.#ways(),
     };
   }
 

@@ -20,8 +20,10 @@ import limelight
 from limelight import Generation
 from limelight.cli import main
 from limelight.speech import warp
+from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
 from limelight_bundle.tolerance import output_scale
 from limelight_bundle.values import Array, Audio
+from limelight_bundle.wire import to_tensor
 from limelight_export.errors import CheckpointError, ExportError
 from limelight_export.execution.generation import run_generation
 from limelight_export.execution.pytorch_runner import PyTorchGenerationRunner
@@ -135,6 +137,32 @@ def generated(library: Any, samples: Array, **options: Any) -> list[int]:
 def attended(client: limelight.Client, samples: Array, **options: Any) -> limelight.Attended:
     generation = Generation(max_new_tokens=STEPS + FORCED)
     return client.attend("whisper", {"audio": limelight.Audio(samples, RATE)}, generation=generation, **options)
+
+
+def test_explanations_silence_parts_and_force_what_comes_behind_the_language(
+    address: str, client: limelight.Client
+) -> None:
+    samples = RECORDINGS["short"]
+    sent = values_pb2.Audio(samples=values_pb2.AudioSamples(samples=to_tensor(samples), sample_rate=RATE))
+    with grpc.insecure_channel(address) as channel:
+        request = service_pb2.ExplainRequest(
+            model=values_pb2.Model(name="whisper"),
+            instances=[values_pb2.Instance(inputs={"audio": values_pb2.Value(audio=sent)})],
+            generation=service_pb2.GenerationOptions(max_new_tokens=STEPS),
+            units=service_pb2.UnitOptions(size=5),
+            ways=[service_pb2.WAY_ERASE],
+        )
+        (found,) = service_pb2_grpc.AttentionServiceStub(channel).Explain(request).explanations
+    own = found.prediction.results[0].sequences.sequences[0]
+    assert found.target.score == pytest.approx(sum(own.log_probabilities[FORCED:]), abs=1e-4)
+    assert [*zip(found.units.starts, found.units.ends, strict=True)] == [(0, 100), (100, 200), (200, 300), (300, 380)]
+    forced = np.array([each for each in own.token_ids[FORCED:] if each != END], np.int64)
+    for place, value in enumerate(found.ways[0].values):
+        silenced = samples.copy()
+        silenced[found.units.starts[place] * RATE // 1000 : found.units.ends[place] * RATE // 1000] = 0
+        answer = client.predict("whisper", {"audio": limelight.Audio(silenced, RATE), "target_ids": forced})
+        again = answer.sequences[0].log_probabilities[FORCED : len(own.token_ids)]
+        assert value == pytest.approx(sum(again) - found.target.score, abs=1e-3)
 
 
 @pytest.mark.parametrize("name", RECORDINGS)

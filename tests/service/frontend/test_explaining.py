@@ -390,7 +390,7 @@ def test_refusals_that_need_other_models(served: Running, door: str) -> None:
             "units.label_set",
             "tokens",
         ),
-        (explain("writer", "the cat", target={"text": "mat " * 200}), "target.text", "allowed"),
+        (explain("writer", "the cat", target={"text": "mat " * 200}), "target.text", "shorten it"),
     ]
     for request, field, said in cases:
         told = ask(served, door, request)

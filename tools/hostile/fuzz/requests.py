@@ -165,6 +165,10 @@ def _valid(model: service_pb2.GetModelResponse) -> Iterator[tuple[str, Message]]
             SERVICE + "Predict",
             service_pb2.PredictRequest(model=wanted, instances=both, outputs=outputs, max_classes=2),
         )
+        for ways in ([], [service_pb2.WAY_ATTENTION, service_pb2.WAY_ROLLOUT, service_pb2.WAY_ERASE]):
+            for units in ({}, {"size": 2}, {"kind": service_pb2.UNIT_KIND_SENTENCES}, {"groups": _GROUPS}):
+                fields = {"instances": [example], "ways": ways, "units": units, "target": {"index": 0}}
+                yield SERVICE + "Explain", service_pb2.ExplainRequest(model=wanted, **fields)
         for options in _attention(description):
             asked = {"model": wanted, "instances": [example], "attention": options}
             yield SERVICE + "Attend", service_pb2.AttendRequest(**asked)
@@ -181,6 +185,13 @@ def _valid(model: service_pb2.GetModelResponse) -> Iterator[tuple[str, Message]]
             yield SERVICE + "Generate", service_pb2.GenerateRequest(model=wanted, instance=example)
     yield SERVICE + "GetModel", service_pb2.GetModelRequest(model=wanted)
     yield from of_model(description)
+
+
+_GROUPS = (
+    values_pb2.Group(name="some", indices=[0, -1]),
+    values_pb2.Group(name="range", ranges=[values_pb2.IndexRange(start=0, end=2)]),
+    values_pb2.Group(name="span", spans=[values_pb2.TextSpan(start=0, end=3)]),
+)
 
 
 def _changes(described: model_pb2.MapDescription) -> Iterator[values_pb2.Intervention]:
@@ -200,12 +211,7 @@ def _attention(description: model_pb2.ModelDescription) -> Iterator[attention_pb
     for each in list(description.maps)[:3]:
         selection = pb.MapSelection(names=[each.name], heads=[0, -1], queries=[0, -1], keys=[0, 1])
         yield pb.AttentionOptions(selections=[selection], quantity=pb.QUANTITY_WEIGHTS)
-        groups = [
-            values_pb2.Group(name="some", indices=[0, -1]),
-            values_pb2.Group(name="range", ranges=[values_pb2.IndexRange(start=0, end=2)]),
-            values_pb2.Group(name="span", spans=[values_pb2.TextSpan(start=0, end=3)]),
-        ]
-        grouping = pb.Grouping(label_set=each.key_labels, groups=groups, reduction=pb.GROUP_REDUCTION_MEAN)
+        grouping = pb.Grouping(label_set=each.key_labels, groups=_GROUPS, reduction=pb.GROUP_REDUCTION_MEAN)
         chosen = [pb.MapSelection(names=[each.name])]
         yield pb.AttentionOptions(selections=chosen, key_groups=[grouping])
         yield pb.AttentionOptions(selections=chosen, query_groups=[grouping], top_k=1)

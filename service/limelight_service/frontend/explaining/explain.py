@@ -40,7 +40,8 @@ from limelight_service.frontend.interventions import intervened_bytes, with_inte
 from limelight_service.frontend.options import Wanted
 from limelight_service.frontend.results import Answered
 from limelight_service.frontend.schema import ModelSchema
-from limelight_service.ipc.boundary import GenerationSettings, InferenceRequest, RowResult, Strategy
+from limelight_service.ipc import boundary
+from limelight_service.ipc.boundary import FinishReason, GenerationSettings, InferenceRequest, RowResult, Strategy
 from limelight_service.ipc.client import as_it_is
 
 _UNIT_BYTES = 64  # of an answer, beside a unit's text
@@ -71,8 +72,8 @@ async def explain(core: Core, request: CallRequest, asked: Asked, call: Call) ->
 class _Plan:
     """What is computed for one instance.
 
-    attention: the options of each way that looks at weights. looking: the maps that look away. forced: the row with a
-    given target. place: of the instance.
+    attention: the options of each way that looks at weights. attended: the maps whose weights are shares. looking:
+    those that look away. forced: the row with a given target. place: of the instance.
     """
 
     prepared: PreparedInstance
@@ -80,7 +81,7 @@ class _Plan:
     units: Units
     ways: Sequence[Way]
     attention: Sequence[tuple[Way, Wanted]]
-    attended: Sequence[str]
+    attended: Sequence[SelectedMap]
     looking: Sequence[SelectedMap]
     forced: Row | None
 
@@ -88,6 +89,12 @@ class _Plan:
     def changing(self) -> list[Way]:
         """The ways for which rows are changed."""
         return [each for each in self.ways if each.changes]
+
+    def maps(self, way: Way) -> Sequence[SelectedMap]:
+        """Give the maps whose attention counts in a way, or that look away."""
+        if way.looks:
+            return self.looking
+        return () if way.changes else rolled_maps(self.attended) if way is Way.ROLLOUT else self.attended
 
     @property
     def fixed_rows(self) -> int:
@@ -138,8 +145,7 @@ class _Explaining:
             if not way.changes:
                 attention.append((way, self._weighed(way, attended, units, prepared.row, self._field_of(way, number))))
         forced = self._forced(prepared, path) if self._asked.target.text is not None else None
-        names = [each.description.name for each in attended]
-        return _Plan(prepared, place, units, ways, attention, names, looking, forced)
+        return _Plan(prepared, place, units, ways, attention, attended, looking, forced)
 
     def check_rows(self, plans: Sequence[_Plan]) -> None:
         """Check the rows of the call against what the server and the caller's quota allow. Raises: TooLargeError."""
@@ -168,17 +174,15 @@ class _Explaining:
             answered = Answered(usual[-1].outputs, usual[-1].sequences, labels, plan.prepared.instance)
             found = self._target.find(answered)
             if isinstance(self._target, OfSequences) and plan.forced is None:
-                row = _forced_to(row, usual[0].sequences[0].token_ids, schema)
+                row = _forced_to(row, usual[0].sequences[0], schema)
             values = {way: shares(weighed[way].maps) for way, _ in plan.attention}
             values |= await self._changes(plan, row, seed, found, batch)
         plain = msgspec.structs.replace(usual[0], maps=(), derived_labels=(), other_sequences=())
         prediction = await core.made(
             self._checked, partial(prediction_of, self._checked, plan.prepared, plain), self._call
         )
-        looked = [each.description.name for each in plan.looking]
         columns = [
-            WayValues(each, values[each], plan.attended if not each.changes else looked if each.looks else ())
-            for each in plan.ways
+            WayValues(each, values[each], [one.description.name for one in plan.maps(each)]) for each in plan.ways
         ]
         pairs = [(one, other) for place, one in enumerate(columns) for other in columns[place + 1 :]]
         agreements = [agreement(one.way, other.way, one.values, other.values) for one, other in pairs]
@@ -369,10 +373,10 @@ class _Explaining:
         raise TooLargeError("units", f"are {units}; {why}: {fits}; {advice}")
 
 
-def _forced_to(row: Row, tokens: Sequence[int], schema: ModelSchema) -> Row:
-    """Force a row to put out tokens. An end token behind a target follows by itself where steps come before it."""
-    target = np.array(tokens[schema.before_target :], np.int64)
-    if schema.before_target:
+def _forced_to(row: Row, sequence: boundary.Sequence, schema: ModelSchema) -> Row:
+    """Force a row to put out a sequence. Where steps come before a target, an end token follows it by itself."""
+    target = np.array(sequence.token_ids[schema.before_target :], np.int64)
+    if schema.before_target and sequence.finish_reason is FinishReason.END:
         target = target[:-1]
     tensors = {**row.tensors, schema.target_tensor: target}
     return replace(row, tensors=tensors, sizes={**row.sizes, schema.target_dimension: len(target)})

@@ -378,8 +378,7 @@ class OfSequences(Target):
             )
 
     def find(self, answer: Answered) -> Found:
-        before = self.model.schema.before_target if self.asked.text is not None else 0
-        steps = slice(before, len(answer.sequences[0].token_ids))
+        steps = slice(self.model.schema.before_target, len(answer.sequences[0].token_ids))
         return _FoundSequence(self, answer.sequences[0], steps, answer)
 
 

@@ -27,7 +27,10 @@ UNITS = "units"  # name of the label set
 _FEW = 64  # units that patches and parts of recordings are at most, where nobody states their size
 _CELLS = (attention_pb2.LABEL_KIND_GRID, attention_pb2.LABEL_KIND_FRAMES)
 # Scripts without spaces between words: each of their characters is a word.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+    "\u2e80-\u2fdf\u3005-\u3007\u3040-\u312f\u31a0-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese and Japanese
+)
 _WORD = re.compile(rf"[{_UNSPACED}][^\w\s]*|[^\s{_UNSPACED}]+")
 _TEXTS: Mapping[UnitKind, Callable[[str], Iterator[tuple[int, int]]]] = {
     UnitKind.WORDS: lambda text: (match.span() for match in _WORD.finditer(text)),
@@ -205,6 +208,11 @@ class UnitFinder:
         return found
 
 
+def split_units(kind: UnitKind, text: str) -> Iterator[tuple[int, int]]:
+    """Yield the words, sentences or lines of a text: (start, end) in code points."""
+    return _TEXTS[kind](text)
+
+
 def _parts_of_texts(
     labels: Labels, parent: Labels | None, instance: Instance, name: str, kind: UnitKind
 ) -> Iterator[_Unit]:
@@ -222,10 +230,15 @@ def _parts_of_texts(
     own = _ordinary(labels)
     for source, sentence, text, entries in _texts(labels, value, own):
         first, last = starts[entries], ends[entries]
-        for start, end in _TEXTS[kind](text):
-            inside = entries[np.searchsorted(last, start, "right") : np.searchsorted(first, end, "left")]
-            if len(inside):
-                yield _Unit(source, {labels.name: inside}, text[start:end], start, end, sentence)
+        parts: list[tuple[int, int, int, int]] = []  # first token and end, start and end in the text
+        for start, end in split_units(kind, text):
+            begin, until = int(np.searchsorted(last, start, "right")), int(np.searchsorted(first, end, "left"))
+            if parts and begin < parts[-1][1]:  # a token that is of both, as in scripts without spaces, joins them
+                begin, _, start, _ = parts.pop()
+            if begin < until:
+                parts.append((begin, until, start, end))
+        for begin, until, start, end in parts:
+            yield _Unit(source, {labels.name: entries[begin:until]}, text[start:end], start, end, sentence)
 
 
 def _texts(

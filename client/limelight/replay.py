@@ -24,7 +24,7 @@ def recorded(request: service_pb2.ExplainRequest, why: Explanation, *, with_inpu
     """Record what made the explanation of the one instance of a request.
 
     Args:
-        with_input: whether the instance is recorded, and not its hash alone. Without it, texts of units are left out.
+        with_input: whether the instance is recorded. Without it, its hash is, and texts that come from it are hashes.
     """
     sent = service_pb2.ExplainRequest()
     sent.CopyFrom(request)
@@ -35,8 +35,6 @@ def recorded(request: service_pb2.ExplainRequest, why: Explanation, *, with_inpu
     if not with_input:
         instance.inputs.clear()
     made_by = why.prediction.provenance
-    figures = why.to_dict()
-    units = {name: figures["units"][name] for name in ("labels", "offsets")[0 if with_input else 1 :]}
     return {
         "format": FORMAT,
         "recorded": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -49,14 +47,29 @@ def recorded(request: service_pb2.ExplainRequest, why: Explanation, *, with_inpu
         },
         "input": {"sha256": digest, "seed": why.prediction.seed},
         "request": json_format.MessageToDict(sent),
-        "explanation": {**{name: figures[name] for name in ("target", "ways", "agreements", "rows")}, "units": units},
+        "explanation": _figures(why, with_input=with_input),
     }
+
+
+def _figures(why: Explanation, *, with_input: bool) -> dict[str, Any]:
+    """Return what is recorded of an explanation. Without its input, the text of an answer may quote it."""
+    whole = why.to_dict()
+    figures = {name: whole[name] for name in ("target", "ways", "agreements", "rows")}
+    units = {"labels": whole["units"]["labels"], "offsets": whole["units"]["offsets"]}
+    if not with_input:
+        units["labels"] = len(units["labels"])
+        if why.target.index is None:
+            figures["target"]["label"] = _hash(why.target.label)
+    return {**figures, "units": units}
 
 
 def input_digest(instance: values_pb2.Instance) -> str:
     """Return the SHA-256 of the inputs of an instance: of their JSON with sorted keys and no spaces, as UTF-8."""
     inputs = json_format.MessageToDict(values_pb2.Instance(inputs=instance.inputs)).get("inputs", {})
-    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _hash(json.dumps(inputs, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+
+
+def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -103,10 +116,9 @@ class Replay:
 
 def compared(record: Mapping[str, Any], why: Explanation) -> Replay:
     """Compare an explanation with its record, which `read_request` has read."""
-    before, after = record["explanation"], why.to_dict()
+    before = record["explanation"]
+    after = _figures(why, with_input=isinstance(before["units"]["labels"], list))
     was, now = _facts(before), _facts(after)
-    if "labels" not in before["units"]:
-        was["units"], now["units"] = was["units"][1:], now["units"][1:]
     other = [f"{name} {_short(was[name])}, now {_short(now[name])}" for name in was if was[name] != now[name]]
     difference, where = 0.0, ""
     if not other:
@@ -134,7 +146,7 @@ def _facts(explanation: Mapping[str, Any]) -> dict[str, list[Any]]:
     units, target = explanation["units"], explanation["target"]
     return {
         "target": [target[name] for name in ("result", "label", "index", "entry", "score_kind")],
-        "units": [units.get("labels"), units["offsets"] and [list(each) for each in units["offsets"]]],
+        "units": [units["labels"], units["offsets"] and [list(each) for each in units["offsets"]]],
         "ways": [[each["way"], list(each["maps"]), len(each["values"])] for each in explanation["ways"]],
     }
 

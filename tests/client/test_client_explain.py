@@ -5,16 +5,19 @@ import copy
 import json
 import math
 import pickle
+import random
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from google.protobuf.message import DecodeError
 from PIL import Image
 
 import limelight
 from limelight import calls, requests
+from limelight.cli.render_terminal import plain
 from limelight.explanations import read_explanation
 from limelight.figures import figures as figures_of_maps
 from limelight.unit_figures import figures
@@ -225,6 +228,32 @@ def test_an_inconsistent_answer_is_refused():
     message.explanations.add(units=words((0, 1), (2, 3))).ways.add(way=service_pb2.WAY_ERASE, values=[0.5])
     with pytest.raises(limelight.Internal, match="way 'erase' has 1 values for 2 units"):
         calls.read(calls.explained(request), message)
+
+
+def test_an_explanation_with_other_bytes_is_shown_or_an_error():
+    chance, read_ones = random.Random(0), 0
+    names = ["a", "b", "row 0, column 0", "row 0, column 1"]
+    columns = {"inputs": ["text", "image"], "input_indices": [0, 0, 1, 1], "parents": [0, 1, 0, 0], "texts": names}
+    message = service_pb2.Explanation(rows=5, units=words((0, 1), (2, 3), (0, 0), (0, 0), **columns))
+    message.target.label, message.target.index, message.target.entry = "good", 1, 2
+    for way in (service_pb2.WAY_ATTENTION, service_pb2.WAY_ERASE):
+        message.ways.add(way=way, values=[0.5, -0.5, 0.25, 0], maps=["a"])
+    numbers = {"correlation": 0.5, "low": 0, "high": 1}
+    message.agreements.add(first=service_pb2.WAY_ATTENTION, second=service_pb2.WAY_ERASE, **numbers)
+    whole = service_pb2.ExplainResponse(explanations=[message]).SerializeToString()
+    call = calls.explained(requests.explain_request("m", {"text": "a b c"}))
+    assert list(calls.read(call, service_pb2.ExplainResponse.FromString(whole))[0]) == ["attention", "erase"]
+    for _ in range(1000):
+        data = bytearray(whole)
+        for _ in range(chance.choice([1, 2, 8])):
+            data[chance.randrange(len(data))] = chance.choice([0, 1, 2, 127, 128, 255, chance.randrange(256)])
+        try:
+            (why,) = calls.read(call, service_pb2.ExplainResponse.FromString(bytes(data)))
+        except (DecodeError, limelight.Internal):
+            continue
+        assert [repr(why), why._repr_html_(), why.to_dict(), *(list(plain(each)) for each in figures(why))]
+        read_ones += 1
+    assert read_ones > 10
 
 
 def test_a_grid_of_patches_is_a_heat_map(client: limelight.Client):

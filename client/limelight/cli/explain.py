@@ -129,7 +129,7 @@ def explain(
     as_document: options.Json = False,
     version: options.Version = 0,
 ) -> None:
-    """Tell what of its input an answer depends on: `limelight explain slips "…" --unit line`
+    """Tell what of its input an answer depends on: `limelight explain dates "7 March 2021"`
 
     Shows the text twice, shaded by attention and by how the answer changes where the model looks away: blue is what the
     answer needs, orange what speaks against it. The numbers of the second are changes of the score that the last lines
@@ -223,6 +223,8 @@ def replay(
     values: options.Words = None,
     named: options.NamedInputs = None,
     image: options.ImageFile = None,
+    chat: Chat = "",
+    system: System = "",
     tolerance: Tolerance = 1e-3,
     as_document: options.Json = False,
 ) -> int | None:
@@ -243,6 +245,7 @@ def replay(
                 raise CommandError(f"{file} has its input; give no other", status=2)
             description = client.model(request.model.name, request.model.version)
             again = read_instance(description, positional=values or (), named=named or (), image=image)
+            write_as_chat(description, again, chat, system)
             instance.MergeFrom(again)
         elif not instance.inputs:
             raise CommandError(f"{file} has the hash of its input alone: give the input", status=2)

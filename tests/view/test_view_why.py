@@ -77,7 +77,7 @@ def test_a_unit_is_pointed_at_in_its_text_the_table_and_by_keys_and_has_its_row_
     assert readout.inner_text().startswith("“cat” · ") and caption.inner_text() == "What “cat” looks at"
     tab.mouse.move(0, 0)
     assert readout.inner_text() == "" and "mean over" in caption.inner_text()
-    tab.locator("[aria-label='Erase: units']").focus()
+    tab.locator("[aria-label='Erase: words']").focus()
     tab.keyboard.press("ArrowRight")
     assert readout.inner_text().startswith("“the” · ") and caption.inner_text() == "What “the” looks at"
 
@@ -125,9 +125,26 @@ def test_patches_are_shaded_over_the_picture_and_have_their_cells_in_the_map(
     assert "“r0c0”" in tab.locator("[data-part=view] .caption").nth(1).inner_text()
 
 
+def test_words_and_patches_of_one_instance_are_shown_each_as_what_they_are(
+    opened: Opened, demo: tuple[PageServer, InProcessServer]
+) -> None:
+    page, server = demo
+    with limelight.Client(server.address) as client:
+        why = client.explain("canvas", client.model("canvas").examples[0])
+    tab = explain(opened("model=canvas", server=page))
+    assert tab.locator(".agreement").inner_text() == why.sentence
+    assert "".join(words(tab, "Erase").all_inner_texts()) == "whatisrightoftheseven?"
+    cell = int(np.argmax(-why["erase"][6:]))  # of 8 × 8, behind six words
+    box = tab.locator("[aria-label='Erase: image'] canvas").bounding_box()
+    tab.mouse.move(box["x"] + (cell % 8 + 0.5) * box["width"] / 8, box["y"] + (cell // 8 + 0.5) * box["height"] / 8)
+    readout = tab.locator(".explained .readout").inner_text()
+    assert readout.startswith(f"“r{cell // 8}c{cell % 8}” · ")
+    assert float(readout.split(" ")[-1]) == pytest.approx(why["erase"][6 + cell], rel=0.06)
+
+
 def test_nodes_of_a_graph_are_shaded(opened: Opened) -> None:
     tab = explain(opened("model=web"))
-    canvas = tab.locator("[aria-label='Erase: units'] canvas")
+    canvas = tab.locator("[aria-label='Erase: nodes'] canvas")
     canvas.hover(position={"x": 230, "y": 60})
     assert "“" in tab.locator(".explained .readout").inner_text()
     colours = canvas.evaluate(

@@ -170,7 +170,7 @@ def test_objects_are_outlined_in_their_picture_all_or_that_of_a_query(states: li
 def test_an_explanation_is_shown_as_in_the_page(notebook: Any, states: list[Any], host: Any) -> None:
     tab = host(states[5])
     assert tab.locator(".agreement").inner_text() == notebook.cells[len(CELLS) - 1].outputs[0].text.strip()
-    words = tab.locator("[aria-label='Erase: units'] .unit")
+    words = tab.locator("[aria-label='Erase: words'] .unit")
     assert words.all_inner_texts() == ["the", "<b>cat", "sat"] and any(shades(tab, "Erase"))
     words.nth(1).hover()
     readout = tab.locator(".readout").inner_text()

@@ -94,7 +94,7 @@ def _explained(why: Explanation, image: Any) -> bytes:
     target = {"label": why.target.label, "score": why.target.score, "entry": why.target.entry}
     explanation = {
         "target": _known({**target, "scoreKind": f"SCORE_KIND_{why.target.score_kind.upper()}"}),
-        "units": _label_set(why.units.name, why.units, False),
+        "units": _label_set(why.unit_kind, why.units, False),
         "ways": [
             {"way": _way(each.way), "values": each.values.tolist(), "maps": list(each.maps)}
             for each in why.ways.values()

@@ -17,6 +17,8 @@ export const WAYS = {
   WAY_ERASE: { title: "erase", doing: "erasing", sign: -1 },
   WAY_ERASE_OTHERS: { title: "erase others", doing: "erasing all else", sign: 1 },
 };
+// The name of a patch.
+const CELL = /^row (\d+), column (\d+)$/;
 const COLOURS = "Blue: the answer needs it. Orange: it speaks against the answer.";
 // What attention is held against first.
 const SECONDS = ["WAY_LOOK_AWAY", "WAY_ERASE", "WAY_LOOK_ONLY", "WAY_ERASE_OTHERS"];
@@ -39,12 +41,16 @@ export class Explained {
    */
   show(explanation, sources, picture, edges = []) {
     const { units, ways = [] } = explanation;
-    // Sentences stand in their text, as words do, and words of several texts.
-    const isText = units.starts?.length && units.inputs?.length && units.inputs.every((each) => sources.has(each));
-    const axis = new Axis(isText ? { ...units, kind: "LABEL_KIND_TOKENS" } : units, sources);
-    this.units = axis.units({ joined: false, special: true });
-    this.columns = ways.map((each) => columnOf(each, axis));
-    Object.assign(this, { explanation, axis, order: { column: null, isReversed: false } });
+    this.parts = partsOf(units).map(({ places, ...part }) => {
+      // Sentences stand in their text, as words do, and words of several texts.
+      const isText = part.starts?.length && places.every((place) => sources.has(inputOf(units, place)));
+      const axis = new Axis(isText ? { ...part, kind: "LABEL_KIND_TOKENS" } : part, sources);
+      return { axis, places, units: axis.units({ joined: false, special: true }) };
+    });
+    this.units = [];
+    for (const part of this.parts) part.places.forEach((place, at) => (this.units[place] = part.units[at]));
+    this.columns = ways.map((each) => columnOf(each, this.units.length));
+    Object.assign(this, { explanation, order: { column: null, isReversed: false } });
     this.readout = element("p", { class: "readout", "aria-live": "polite" });
     this.body = element("tbody");
     this.figures = element(
@@ -61,10 +67,12 @@ export class Explained {
 
   #panel(column, picture, edges) {
     column.legend = new Legend();
-    const label = `${capital(column.title)}: ${this.axis.name}`;
-    const isGraph = this.axis.kind === "nodes" && this.axis.size <= MOST_NODES;
-    column.panel = isGraph ? new GraphPanel(this.axis, label) : makePanel(this.axis, this.units, label, picture);
-    Object.assign(column.panel, { edges, onhover: (unit) => this.point(unit) });
+    column.panels = this.parts.map(({ axis, places, units }) => {
+      const label = `${capital(column.title)}: ${axis.name}`;
+      const isGraph = axis.kind === "nodes" && axis.size <= MOST_NODES;
+      const panel = isGraph ? new GraphPanel(axis, label) : makePanel(axis, units, label, picture);
+      return Object.assign(panel, { edges, onhover: (unit) => this.point(unit === null ? null : places[unit]) });
+    });
     const { maps, title, sign } = column;
     const share = `share, mean of ${counted(maps.length, "map")}`;
     const about = sign ? `change of the ${scoreOf(this.explanation.target)}` : share;
@@ -73,7 +81,7 @@ export class Explained {
       {},
       element("p", { class: "caption" }, `${capital(title)} · ${about}`),
       column.legend.root,
-      column.panel.root,
+      ...column.panels.map((each) => each.root),
       sign && element("p", { class: "told" }, COLOURS),
     );
   }
@@ -123,24 +131,52 @@ export class Explained {
     const told = (unit) =>
       [named(this.units[unit]), ...this.columns.map(({ title, values }) => `${title} ${number(values[unit])}`)].join(" · ");
     this.readout.textContent = unit === null ? "" : told(unit);
-    this.onpoint(this.axis, unit);
+    const { axis, places } = this.parts.find((part) => part.places.includes(unit)) ?? this.parts[0];
+    this.onpoint(axis, unit === null ? null : places.indexOf(unit));
   }
 
   repaint() {
     if (!this.explanation) return;
-    for (const { panel, legend, effects, scale, sign } of this.columns) {
-      panel.paint(effects, scale, this.marked ?? null);
-      const ends = scale.signed && sign < 0 ? scale.ends.toReversed() : scale.ends;
-      legend.paint(scale, panel.isTranslucent, ends);
+    for (const { panels, legend, effects, scale, sign } of this.columns) {
+      this.parts.forEach(({ places }, part) => {
+        const marked = places.indexOf(this.marked);
+        const own = places.map((place) => effects[place]);
+        panels[part].paint(own, scale, marked < 0 ? null : marked);
+      });
+      const ends = sign < 0 ? scale.ends.toReversed() : scale.ends;
+      legend.paint(scale, panels.every((each) => each.isTranslucent), ends);
     }
   }
 }
 
+function inputOf({ inputs, inputIndices }, place) {
+  return inputs?.[inputIndices?.[place] ?? 0] ?? "";
+}
+
+/**
+ * Units that are drawn together: label sets, each with the places of its units. Patches that are among units of other
+ * kinds are told by their names, and become a grid.
+ */
+function partsOf(units) {
+  const all = Array.from({ length: units.size ?? 0 }, (_, place) => place);
+  const cells = all.map((place) => CELL.exec(units.texts?.[place] ?? "")?.slice(1).map(Number));
+  const own = (columns, places) =>
+    Object.fromEntries(columns.map((name) => [name, units[name]?.length ? places.map((at) => units[name][at]) : []]));
+  if (units.grid || !cells.some(Boolean)) return [{ ...units, places: all }];
+  const groups = Map.groupBy(all, (place) => (cells[place] ? inputOf(units, place) : null));
+  return [...groups].map(([name, places]) => {
+    const part = { ...units, ...own(["texts", "starts", "ends", "parents", "inputIndices"], places), size: places.length };
+    const [rows, columns] = (name === null ? null : cells[places.at(-1)])?.map((each) => each + 1) ?? [];
+    const grid = rows * columns === places.length ? { kind: "LABEL_KIND_GRID", grid: { rows, columns }, texts: [] } : {};
+    return { ...part, ...(name !== null && { name }), ...grid, places };
+  });
+}
+
 /** A way with its values, and its effects: above 0 where the answer needs a unit. */
-function columnOf({ way: name, values: stated = [], maps = [] }, axis) {
+function columnOf({ way: name, values: stated = [], maps = [] }, count) {
   const [way, values] = [WAYS[name] ?? { title: name }, stated.map(Number)];
-  if (values.length !== axis.size || values.some(Number.isNaN))
-    throw new Problem(`${capital(way.title)} of this explanation has ${values.length} values for ${axis.size} units.`);
+  if (values.length !== count || values.some(Number.isNaN))
+    throw new Problem(`${capital(way.title)} of this explanation has ${values.length} values for ${count} units.`);
   const effects = values.map((each) => (way.sign ?? 1) * each);
   const finite = values.filter(Number.isFinite);
   const largest = Math.max(0, ...finite.map(Math.abs));

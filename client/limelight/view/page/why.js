@@ -66,7 +66,7 @@ export class Why {
     const sets = labelSets.filter(({ input, kind }) => input && input !== target && UNITS[kind]);
     const kinds = [...new Set(sets.map(({ kind }) => kind))];
     const units = kinds.flatMap((kind) => UNITS[kind]).map((kind) => [kind, kind.toLowerCase()]);
-    options(this.units, kinds.length > 1 ? [...units, [ALL, "all parts"]] : units);
+    options(this.units, kinds.length > 1 ? [[ALL, "all parts"], ...units] : units);
     this.targets = new Map(results.flatMap((each, place) => targetsOf(each, place, results.length > 1)));
     options(
       this.target,
@@ -181,10 +181,12 @@ export class Why {
     const { signal } = (this.controller = new AbortController());
     this.#setBusy(true);
     this.asked = this.#selected();
+    const kind = this.units.value;
     try {
       const [explanation, ...beside] = await this.explain(this.#request(), signal);
       if (signal.aborted) return;
-      this.explained.show(explanation, ...beside);
+      const units = { ...explanation.units, name: kind === ALL ? "units" : kind.toLowerCase() };
+      this.explained.show({ ...explanation, units }, ...beside);
       if (this.isUsual) this.#check(explanation.ways.map(({ way }) => shortened(way)));
     } catch (error) {
       if (signal.aborted) return;

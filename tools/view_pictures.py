@@ -29,6 +29,7 @@ TAKEN = {
         "&b.model=numbers&b.map=decoder.1.cross&b.in.text=vierzig",
         "#difference",
     ),
+    "view-why.png": ("light", (1000, 900), "model=slips&why=usual", ".why"),
 }
 
 
@@ -40,6 +41,7 @@ def main(names: Sequence[str] = tuple(TAKEN)) -> None:
             tab = browser.new_page(viewport={"width": width, "height": height}, color_scheme=theme)
             tab.goto(f"{address}#{selection}")
             tab.wait_for_selector("body[data-ready]")
+            tab.wait_for_selector(".why[aria-busy=false]", state="attached")
             tab.mouse.move(width - 1, height - 1)
             # Of the whole page what a window shows; of a part, all of it.
             box = tab.locator(part).bounding_box()

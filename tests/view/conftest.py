@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from limelight.security import Security
 from limelight.view.server import PageServer
 from limelight.view.upstream import upstream_at
+from limelight_export.pipeline import export_model
 from limelight_service.demo import DEMO
 from limelight_service.supervisor.in_process import InProcessServer
-from tests.kit import bundles
+from tests.kit import bundles, small
 from tests.kit.serving import free_port, serving
 
 LONG = 4096
@@ -49,6 +51,17 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def demo() -> Iterator[tuple[PageServer, InProcessServer]]:
     """The page of the five demo models, and their server."""
     with serving(DEMO, http_port=free_port()) as running, page_of(running.server.http_url[7:]) as page:
+        yield page, running.server
+
+
+@pytest.fixture(scope="package")
+def changeable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PageServer, InProcessServer]]:
+    """The page of models that take interventions, and their server."""
+    folder = tmp_path_factory.mktemp("changeable")
+    torch.manual_seed(0)
+    for name in ("vit", "structured"):
+        export_model(small.trained(name), folder, interventions=True)
+    with serving(folder, http_port=free_port()) as running, page_of(running.server.http_url[7:]) as page:
         yield page, running.server
 
 

@@ -29,6 +29,7 @@ def _map(name: str, weights: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 GOOD = _tensor([1, 2, 2], [[[0.5, 0.5], [0.9, 0.1]]])
+SAMPLES = {"samples": _tensor([4], [0.5, -0.5, 1, 0]), "sampleRate": 16000}
 MAPS = {
     MARKUP: _map(MARKUP, GOOD),
     "short": _map("short", _tensor([1, 1, 2], [[[0.5, 0.5]]])),
@@ -61,7 +62,10 @@ class _Answers(BaseHTTPRequestHandler):
                 {"name": MARKUP, "kind": "INPUT_KIND_TEXT", "summary": MARKUP},
                 {"name": "sound", "kind": "INPUT_KIND_AUDIO", "optional": True},
             ],
-            "examples": [{"inputs": {MARKUP: {"text": MARKUP}}}],
+            "examples": [
+                {"inputs": {MARKUP: {"text": MARKUP}}},
+                {"inputs": {MARKUP: {"text": MARKUP}, "sound": {"audio": {"samples": SAMPLES}}}},
+            ],
         }  # fmt: skip
         self._send({"models": [status, failed]} if self.path == "/v1/models" else {"description": description})
 

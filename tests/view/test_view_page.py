@@ -6,7 +6,7 @@ import json
 import re
 import tempfile
 import wave
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
@@ -16,7 +16,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import limelight
@@ -262,6 +261,16 @@ def test_a_sound_of_any_format_is_sent_as_one_channel(opened: Opened, tmp_path: 
     assert 5000 < samples.max() < 9000 and -9000 < samples.min() < -5000
 
 
+def test_an_example_of_samples_is_sent_as_a_sound(opened: Opened) -> None:
+    with hostile() as (address, _), page_of(address) as page:
+        before = len(sounds_sent())
+        opened("example=1", server=page)
+        assert len(sounds_sent()) > before
+    with wave.open(io.BytesIO(sounds_sent()[-1])) as sent:
+        assert (sent.getnchannels(), sent.getframerate()) == (1, 16000)
+        assert np.frombuffer(sent.readframes(9), "<i2").tolist() == [16384, -16383, 32767, 0]
+
+
 def test_a_sound_is_recorded_in_the_page(opened: Opened) -> None:
     with hostile() as (address, _), page_of(address) as page:
         tab = opened(server=page, permissions=["microphone"])
@@ -386,16 +395,6 @@ def test_two_inputs_are_compared_with_their_difference(opened: Opened) -> None:
     assert any(shades(tab.locator("#difference"))) and "-" in tab.locator("#difference .ends").inner_text()
     again = opened(tab.evaluate("location.hash").removeprefix("#"))
     assert again.locator("#difference .panel").count() == 1
-
-
-@pytest.fixture(scope="module")
-def changeable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PageServer, InProcessServer]]:
-    """The page of a model that takes interventions, and its server."""
-    folder = tmp_path_factory.mktemp("changeable")
-    torch.manual_seed(0)
-    export_model(small.trained("vit"), folder, interventions=True)
-    with serving(folder, http_port=free_port()) as running, page_of(running.server.http_url[7:]) as page:
-        yield page, running.server
 
 
 def test_a_head_is_masked_and_the_answer_compared_with_that_of_all_heads(

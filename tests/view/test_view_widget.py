@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ CELLS = [
     'results = {{"objects": limelight.Boxes(tuple(boxes), answer["encoder.1.self"].query.name, False)}}\n'
     "prediction = dataclasses.replace(answer.prediction, results=results)\n"
     "limelight.widget(dataclasses.replace(answer, prediction=prediction), image=picture)",
+    'why = client.explain("tiny", "the <b>cat sat")\nprint(why.sentence)\nlimelight.widget(why)',
 ]
 # Answers that display themselves, without a widget.
 SHOWN = ('client.attend("tiny", "big <b>cat")["encoder.1.self"]', f'client.predict("paper", "{DOCUMENT}")')
@@ -77,7 +79,7 @@ def states(notebook: Any) -> list[Any]:
     kept = notebook.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]
     found = []
     for cell in notebook.cells[2 : len(CELLS)]:
-        view = cell.outputs[0].data["application/vnd.jupyter.widget-view+json"]
+        view = cell.outputs[-1].data["application/vnd.jupyter.widget-view+json"]
         state = kept[view["model_id"]]
         found.append([state["state"]["_esm"], state["buffers"][0]["data"]])
     return found
@@ -163,6 +165,18 @@ def test_objects_are_outlined_in_their_picture_all_or_that_of_a_query(states: li
     assert outlined() == [True, True]
     queries.hover(position={"x": 140, "y": 40})  # r0c1, entry 2 behind the class token
     assert outlined() == [False, True]
+
+
+def test_an_explanation_is_shown_as_in_the_page(notebook: Any, states: list[Any], host: Any) -> None:
+    tab = host(states[5])
+    assert tab.locator(".agreement").inner_text() == notebook.cells[len(CELLS) - 1].outputs[0].text.strip()
+    words = tab.locator("[aria-label='Erase: words'] .unit")
+    assert words.all_inner_texts() == ["the", "<b>cat", "sat"] and any(shades(tab, "Erase"))
+    words.nth(1).hover()
+    readout = tab.locator(".readout").inner_text()
+    assert re.fullmatch(r"“<b>cat” · attention [\d.e-]+ · erase [\d.e-]+", readout)
+    tab.get_by_role("button", name="erase").click()
+    assert tab.locator(".values th[scope=row]").count() == 3
 
 
 def test_a_dark_notebook_has_dark_colours_and_styles_stay_apart(states: list[Any], host: Any) -> None:

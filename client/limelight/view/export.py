@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from limelight.base.errors import Internal
+from limelight.base.errors import Error, Internal
 from limelight.files import file_name, write_file
 from limelight.view.files import page_files
 from limelight.view.upstream import Upstream, read_error, read_whole
@@ -15,7 +15,8 @@ from limelight.view.upstream import Upstream, read_error, read_whole
 def export(upstream: Upstream, folder: Path) -> Iterator[str]:
     """Write the copy into a folder, and yield the name of each model that it has.
 
-    An answer is the length of its JSON, a line end, the JSON, and the bytes of its arrays.
+    An answer is the length of its JSON, a line end, the JSON, and the bytes of its arrays. The JSON also has what the
+    server explains without options, as `explanation`.
 
     Raises:
         Error: the server refuses a call, or its answer is none.
@@ -48,11 +49,23 @@ def _export(upstream: Upstream, folder: Path) -> Iterator[str]:
         for number, example in enumerate(described["description"].get("examples", [])):
             request = {"instances": [example]} | ({"attention": {"encoding": encoding}} if maps else {})
             length, body = _call(upstream, "POST", f"{path}:{'attend' if maps else 'predict'}", request)
-            write_file(answers / f"{file}-{number}.bin", b"%d\n%b" % (length, body))
+            answer = json.loads(body[:length]) | {"explanation": _explanation(upstream, path, example)}
+            header = json.dumps(answer).encode()
+            write_file(answers / f"{file}-{number}.bin", b"%d\n%b%b" % (len(header), header, body[length:]))
         ready.append(status | {"model": status["model"] | {"file": file}})
         yield name
     # Not among the answers, where a model may have this name.
     write_file(folder / "models.json", json.dumps({"models": ready}))
+
+
+def _explanation(upstream: Upstream, path: str, example: Any) -> Any:
+    """Explain the answer to an example; None where the server refuses that."""
+    try:
+        length, body = _call(upstream, "POST", f"{path}:explain", {"instances": [example]})
+    except Error:
+        return None
+    explanations = json.loads(body[:length]).get("explanations")
+    return explanations and {name: value for name, value in explanations[0].items() if name != "prediction"}
 
 
 def _json(upstream: Upstream, path: str) -> Any:

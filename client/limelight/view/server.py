@@ -37,7 +37,7 @@ _HEADERS = {
 _MODEL = r"/v1/models/[a-z0-9][a-z0-9_-]{0,63}(?:/versions/[0-9]{1,10})?"
 _CALLS = {
     "GET": re.compile(rf"/v1/models|{_MODEL}"),
-    "POST": re.compile(rf"{_MODEL}:(?:predict|attend|attendStream|generate)"),
+    "POST": re.compile(rf"{_MODEL}:(?:predict|attend|attendStream|generate|explain)"),
 }
 # Heads of long inputs, which the page's own server keeps: a GET with a window, a POST to keep one.
 _WINDOW = re.compile(

@@ -1,7 +1,7 @@
-"""An answer in a notebook: the page's own modules, shown by anywidget, without a server."""
+"""An answer or its explanation in a notebook: the page's own modules, shown by anywidget, without a server."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from limelight.attended import Attended
 from limelight.base.optional import package
 from limelight.base.values import Image
+from limelight.explanations import Explanation
 from limelight.labels import Grid, LabelSet
 from limelight.maps import AttentionMap, find
 from limelight.predictions import Boxes, Prediction
@@ -45,11 +46,11 @@ export default {
 """
 
 
-def widget(answer: Attended | AttentionMap, names: str = "*", *, image: Any = None) -> Any:
+def widget(answer: Attended | AttentionMap | Explanation, names: str = "*", *, image: Any = None) -> Any:
     """Return an interactive view of an answer's maps for a notebook: the page of `limelight view`, without a server.
 
     Args:
-        answer: an answer, or one of its maps.
+        answer: an answer, one of its maps, or an explanation, which is shown as the page's panel Why.
         names: a glob of the names of its maps.
         image: the image that was sent, to be drawn below its cells: bytes of a file, a path, or uint8 pixels.
     Returns:
@@ -61,22 +62,61 @@ def widget(answer: Attended | AttentionMap, names: str = "*", *, image: Any = No
     """
     anywidget = package("anywidget", "limelight.widget()", extra="notebook")
     traitlets = package("traitlets", "limelight.widget()", extra="notebook")
-    maps = (answer,) if isinstance(answer, AttentionMap) else answer.maps
-    objects = None if isinstance(answer, AttentionMap) else _objects(answer.prediction)
-    heading = "" if isinstance(answer, AttentionMap) else answer.prediction.heading
-    chosen = [each for each in maps if fnmatchcase(each.name, names)] or [find(maps, names)]
-    packed = _packed(heading, chosen, image, objects)
-    if len(packed) > _MOST_BYTES:
-        raise ValueError(
-            f"this view has {len(packed)} bytes, and a notebook takes {_MOST_BYTES} at once: select some, such as "
-            f"limelight.widget(answer, {chosen[-1].name!r}), or heads=[0] where the answer is requested"
-        )
+    packed = _explained(answer, image) if isinstance(answer, Explanation) else _attended(answer, names, image)
     made = type(
         "AttentionWidget",
         (anywidget.AnyWidget,),
         {"_esm": _module(), "answer": traitlets.Bytes().tag(sync=True), "__module__": __name__},
     )
     return made(answer=packed)
+
+
+def _attended(answer: Attended | AttentionMap, names: str, image: Any) -> bytes:
+    """Write the maps that a glob names as the page reads answers."""
+    maps = (answer,) if isinstance(answer, AttentionMap) else answer.maps
+    chosen = [each for each in maps if fnmatchcase(each.name, names)] or [find(maps, names)]
+    arrays, sets = _Arrays(), _Sets()
+    is_large = sum(each.weights.size for each in chosen) > _MOST_FLOATS
+    message: dict[str, Any] = {"maps": [_map(each, arrays, sets, is_large) for each in chosen]}
+    if not isinstance(answer, AttentionMap):
+        message |= {"heading": answer.prediction.heading, "objects": _objects(answer.prediction)}
+    packed = _packed(message | {"labelSets": sets.messages()}, arrays, image)
+    if len(packed) > _MOST_BYTES:
+        raise ValueError(
+            f"this view has {len(packed)} bytes, and a notebook takes {_MOST_BYTES} at once: select some, such as "
+            f"limelight.widget(answer, {chosen[-1].name!r}), or heads=[0] where the answer is requested"
+        )
+    return packed
+
+
+def _explained(why: Explanation, image: Any) -> bytes:
+    """Write an explanation as the page reads it, and the texts that its units are in."""
+    target = {"label": why.target.label, "score": why.target.score, "entry": why.target.entry}
+    explanation = {
+        "target": _known({**target, "scoreKind": f"SCORE_KIND_{why.target.score_kind.upper()}"}),
+        "units": _label_set(why.unit_kind, why.units, False),
+        "ways": [
+            {"way": _way(each.way), "values": each.values.tolist(), "maps": list(each.maps)}
+            for each in why.ways.values()
+        ],
+        "agreements": [
+            {"first": _way(each.first), "second": _way(each.second)}
+            | _known({"correlation": each.correlation, "low": each.low, "high": each.high})
+            for each in why.agreements
+        ],
+        "rows": why.rows,
+    }
+    message = {"heading": why.prediction.heading, "explanation": explanation, "texts": dict(why.texts)}
+    return _packed(message, _Arrays(), image)
+
+
+def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out fields without a value."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _way(name: str) -> str:
+    return f"WAY_{name.upper()}"
 
 
 @cache
@@ -148,15 +188,11 @@ def _objects(prediction: Prediction) -> Mapping[str, Any] | None:
     return None
 
 
-def _packed(heading: str, maps: Sequence[AttentionMap], image: Any, objects: Mapping[str, Any] | None) -> bytes:
-    """Write maps as the page reads answers: the length of the JSON and a line end, the JSON, the bytes of arrays."""
-    arrays, sets = _Arrays(), _Sets()
-    is_large = sum(each.weights.size for each in maps) > _MOST_FLOATS
-    message: dict[str, Any] = {"heading": heading, "maps": [_map(each, arrays, sets, is_large) for each in maps]}
-    message |= {"labelSets": sets.messages(), "objects": objects}
+def _packed(message: Mapping[str, Any], arrays: _Arrays, image: Any) -> bytes:
+    """Write a message as the page reads it: the length of the JSON and a line end, the JSON, the bytes of arrays."""
     if image is not None:
         pixels = Image(image).data()
-        message["image"] = arrays.add("UINT8", np.frombuffer(pixels, np.uint8))
+        message = {**message, "image": arrays.add("UINT8", np.frombuffer(pixels, np.uint8))}
     header = json.dumps(message).encode()
     return b"".join([b"%d\n" % len(header), header, *arrays.parts])
 
@@ -219,5 +255,4 @@ def _label_set(name: str, labels: LabelSet, has_parents: bool) -> Mapping[str, A
 
 
 def _grid(grid: Grid) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json_types(grid)
-    return {key: value for key, value in found.items() if value is not None}
+    return _known(json_types(grid))

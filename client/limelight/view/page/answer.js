@@ -34,6 +34,14 @@ export function objectsOf(prediction) {
   return (prediction.results ?? []).find(({ boxes }) => boxes && !boxes.relative)?.boxes ?? null;
 }
 
+/** Entries of an answer that can be explained alone, as the objects that were found: [index, text] each. */
+export function entriesOf(prediction, { results }, axes) {
+  const found = (prediction.results ?? []).find(({ boxes }) => boxes)?.boxes.boxes;
+  if (found) return found.map(({ query = 0, label }) => [query, label]);
+  const labelSet = results.map(({ sequence, classes }) => (sequence ?? classes)?.labelSet).find(Boolean);
+  return (axes.get(labelSet)?.texts ?? []).map((text, place) => [place, text]);
+}
+
 /** An answer with the maps of one of its texts: those that do not depend on a text are the same for all. */
 export function ofSequence(answer, index) {
   const other = answer.otherSequences?.find(({ sequence = 0 }) => sequence === index);

@@ -83,6 +83,25 @@ export class Axis {
     return Boolean(this.special[entry]);
   }
 
+  /** The entries where an entry of another axis is, of cells that in its middle: first and last; null for none. */
+  entriesAt(other, place) {
+    if (this.kind === "nodes" && other.kind === this.kind) return [place, place];
+    if (this.grid && other.grid) {
+      const [row, column] = [Math.floor(place / other.grid.columns), place % other.grid.columns];
+      const middle = (at, side) => Math.floor(((at + 0.5) * this.grid[side]) / other.grid[side]);
+      const entry = this.grid.leading.length + middle(row, "rows") * this.grid.columns + middle(column, "columns");
+      return [entry, entry];
+    }
+    const isThere = (start, entry) =>
+      start < other.ends[place] &&
+      this.ends[entry] > other.starts[place] &&
+      this.inputOf(entry) === other.inputOf(place) &&
+      (other.parents[place] ?? this.parents[entry]) === this.parents[entry] &&
+      !this.isSpecial(entry);
+    const first = this.starts.findIndex(isThere);
+    return first < 0 ? null : [first, this.starts.findLastIndex(isThere)];
+  }
+
   /** Input of an entry; undefined if none determines it. */
   inputOf(entry) {
     return this.inputs[this.inputIndices[entry] ?? 0];

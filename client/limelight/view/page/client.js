@@ -14,6 +14,13 @@ const ARRAYS = {
 /** An error that a person reads. */
 export class Problem extends Error {}
 
+/** What a person reads of an error; one that is no Problem is logged as well. */
+export function told(error) {
+  if (error instanceof Problem) return error.message;
+  console.error(error);
+  return `This could not be shown: ${error.message}`;
+}
+
 export class Client {
   /** key: what the page's server asks of its own page; empty for nothing. */
   constructor(key) {
@@ -39,6 +46,12 @@ export class Client {
   async predict(model, request, signal) {
     const answer = await this.#json("POST", `${path(model)}:predict`, request, signal);
     return { maps: [], prediction: answer.predictions[0] };
+  }
+
+  /** The Explanation of the answer to one instance. */
+  async explain(model, request, signal) {
+    const answer = await this.#json("POST", `${path(model)}:explain`, request, signal);
+    return answer.explanations[0];
   }
 
   /** Let the page's own server keep a head of a long input: { name, largest }. request: of AttendStream. */
@@ -114,7 +127,14 @@ export class Recorded {
       throw new Problem("This copy of the page has no server: it has the answers to the models' examples.");
     const buffer = await read(`answers/${file}-${example}.bin`, signal).then((response) => response.arrayBuffer());
     const answer = unpacked(buffer);
-    return { maps: [], ...(answer.results?.[0] ?? { prediction: answer.predictions[0] }) };
+    const { explanation } = answer;
+    return { maps: [], explanation, ...(answer.results?.[0] ?? { prediction: answer.predictions[0] }) };
+  }
+
+  async explain(...given) {
+    const { explanation } = await this.attend(...given);
+    if (!explanation) throw new Problem("This copy of the page has no explanation of this answer.");
+    return explanation;
   }
 
   predict(...given) {

@@ -233,6 +233,11 @@ export class Explorer {
     this.view.show(this.head, this.state, { ...this.answer, levels: this.levels });
   }
 
+  /** Show what a unit of another axis looks at, or what looks at it; null for nothing. */
+  point(axis, unit) {
+    if (this.head) this.view.point(axis, unit);
+  }
+
   unpin() {
     if (this.head) this.view.unpin();
   }

@@ -1,12 +1,11 @@
 // One head: what queries look at and what looks at keys, as words, pictures or a graph, with the map as a matrix.
 
-import { element, theme } from "./dom.js";
+import { element } from "./dom.js";
 import { meanRow, sumColumn, unitWeights, weightOf } from "./maps.js";
 import { Matrix } from "./matrix.js";
-import { CellsPanel, GraphPanel, makePanel, NestedPanel, shortened, visible } from "./panels.js";
-import { colourTable, number, over, placeOf, Scale } from "./scale.js";
+import { capital, GraphPanel, Legend, makePanel, MOST_NODES, named, NestedPanel } from "./panels.js";
+import { number, Scale } from "./scale.js";
 
-const MOST_NODES = 60;
 const HELP = "Rows look at columns. Zoom with the buttons, + and −, or Ctrl and the wheel; drag to move.";
 
 export class HeadView {
@@ -31,12 +30,11 @@ export class HeadView {
       [this.queries, this.keys] = [map.query, map.key].map((each) => each.units({ joined: false, special: true }));
     }
     this.sizes = map.signed ? null : this.keys.map((each) => each.end - each.begin);
-    this.legend = element("canvas", { class: "legend", role: "img", width: 160, height: 12 });
-    this.ends = element("span", { class: "ends" });
+    this.legend = new Legend();
     this.readout = element("p", { class: "readout", "aria-live": "polite" });
     this.caption = element("p", { class: "caption" });
     this.root.replaceChildren(
-      element("div", { class: "above" }, element("div", { class: "scale" }, this.legend, this.ends), this.readout),
+      element("div", { class: "above" }, this.legend.root, this.readout),
       ...this.#content(),
     );
     this.#paint();
@@ -53,7 +51,7 @@ export class HeadView {
     }
     const onQuery = { onhover: (query) => this.#hover(query, null), onpin: (query) => this.#pin(query, null) };
     if (map.query.kind === "nodes" && map.query.name === map.key.name && map.rows <= MOST_NODES) {
-      this.graph = Object.assign(new GraphPanel(map, `Graph of ${map.query.name}`), onQuery);
+      this.graph = Object.assign(new GraphPanel(map.query, `Graph of ${map.query.name}`), onQuery);
       return [this.caption, this.graph.root, this.#matrix()];
     }
     this.keyPanel = makePanel(map.key, this.keys, `Keys: ${map.key.name}`, this.picture);
@@ -117,6 +115,18 @@ export class HeadView {
     this.#show();
   }
 
+  /** Point at the query, or else the key, that is where a unit of another axis is; null for nothing. */
+  point(axis, unit) {
+    if (this.nested || this.head.isKept) return;
+    const [query, [key, last]] = ["query", "key"].map((name) => {
+      const entries = unit === null ? null : this.head.map[name].entriesAt(axis, unit);
+      const units = name === "query" ? this.queries : this.keys;
+      return (entries ?? [null, null]).map((entry) => unitOf(units, entry));
+    });
+    this.hovered = query[0] === null ? { query: null, key, last } : { query: query[0], key: null };
+    this.#show();
+  }
+
   unpin() {
     this.#change({ q: null, k: null, to: null });
     this.#show();
@@ -136,7 +146,7 @@ export class HeadView {
   #paint() {
     const { head, options, keys } = this;
     if (this.nested) {
-      this.#legend(this.nested.paintLevels(head, this.levels, (products) => this.#scaleOf(products), number));
+      this.legend.paint(this.nested.paintLevels(head, this.levels, (products) => this.#scaleOf(products), number));
     } else {
       this.weights = head.isKept ? null : unitWeights(head, this.queries, keys);
       this.scale = this.#scaleOf(this.weights ?? [head.largest]);
@@ -154,10 +164,6 @@ export class HeadView {
       return;
     }
     const { head, options, queries, keys } = this;
-    const unitOf = (units, entry) => {
-      const found = entry === null ? -1 : units.findIndex(({ begin, end }) => entry >= begin && entry < end);
-      return found < 0 ? null : found;
-    };
     const pinned = { query: unitOf(queries, options.q), key: unitOf(keys, options.k) };
     const isPinned = pinned.query !== null || pinned.key !== null;
     const { query = null, key = null } = isPinned ? pinned : this.hovered;
@@ -181,8 +187,8 @@ export class HeadView {
   #span(key, isPinned) {
     const { keys, options } = this;
     if (!keys[key]) return null;
-    const found = isPinned && options.to !== null ? keys.findLastIndex(({ begin }) => begin <= options.to) : key;
-    const last = Math.max(key, found);
+    const pinned = () => (options.to === null ? key : keys.findLastIndex(({ begin }) => begin <= options.to));
+    const last = Math.max(key, isPinned ? pinned() : (this.hovered.last ?? key));
     const texts = keys.slice(key, last + 1).map(({ text, gap }, place) => (place ? gap : "") + text);
     return { first: key, last, begin: keys[key].begin, end: keys[last].end, text: texts.join("") };
   }
@@ -193,7 +199,7 @@ export class HeadView {
       node === null
         ? "Arrows go from a node to the nodes that it looks at"
         : `${named(this.queries[node])}: blue is what it looks at, orange what looks at it`;
-    this.#legend(this.scale);
+    this.legend.paint(this.scale);
   }
 
   #showPanels(query, key, span) {
@@ -224,7 +230,8 @@ export class HeadView {
     const mean = map.rows === 1 ? "What is looked at" : `What is looked at, mean over ${map.rows} queries`;
     this.caption.textContent =
       query !== null ? `What ${named(queries[query])} looks at` : isColumn ? titled(map.key) : mean;
-    this.#legend(scale);
+    // Beside a matrix the scale is that of the matrix.
+    this.legend.paint(scale, !this.matrix && this.keyPanel.isTranslucent);
   }
 
   /** The objects that are drawn: that of a query which found one, else all. */
@@ -265,30 +272,14 @@ export class HeadView {
     } else
       this.readout.textContent = `Shaded: the weight of a word in its line${levels ? ", times that of the line, which the bar shows" : ""}.`;
   }
-
-  #legend(scale) {
-    const context = this.legend.getContext("2d");
-    context.clearRect(0, 0, 160, 12);
-    const table = colourTable(theme());
-    for (let x = 0; x < 160; x += 1) {
-      const place = placeOf(scale.signed ? x / 79.5 - 1 : x / 159);
-      // Cells over a picture are translucent; beside a matrix the scale is that of the matrix.
-      context.fillStyle =
-        this.keyPanel instanceof CellsPanel && !this.matrix
-          ? over(scale.signed ? x / 79.5 - 1 : x / 159)
-          : `rgb(${table.subarray(place, place + 3)})`;
-      context.fillRect(x, 0, 1, 12);
-    }
-    this.ends.textContent = scale.ends.join("  to  ");
-    this.legend.setAttribute("aria-label", `Colour scale: ${this.ends.textContent}`);
-  }
 }
 
-function named({ text }) {
-  return `“${shortened(visible(text), 40)}”`;
+/** The place of the unit that has an entry; null for none. */
+function unitOf(units, entry) {
+  const found = entry === null ? -1 : units.findIndex(({ begin, end }) => entry >= begin && entry < end);
+  return found < 0 ? null : found;
 }
 
 function titled({ name }) {
-  const text = name.replace(/[_.]/g, " ");
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  return capital(name.replace(/[_.]/g, " "));
 }

@@ -2,7 +2,7 @@
 
 import { Problem } from "./client.js";
 import { element } from "./dom.js";
-import { asWav, formatOf, record } from "./sound.js";
+import { asWav, formatOf, record, wavOf } from "./sound.js";
 
 const KINDS = { image: "picture", audio: "sound" };
 const USUAL_RATE = 16000;
@@ -285,6 +285,8 @@ function plain(value) {
 
 /** The bytes of a picture or a sound; null for neither. */
 export function bytesOf(value) {
+  const { samples, sampleRate } = value?.audio?.samples ?? {};
+  if (samples) return wavOf(samples.values, sampleRate);
   const text = value?.image ?? value?.audio?.wav;
   return text ? Uint8Array.from(atob(text), (each) => each.charCodeAt(0)) : null;
 }

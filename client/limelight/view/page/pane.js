@@ -1,8 +1,8 @@
 // One model, one input and its answer: the form, the results, and the maps.
 
-import { headline, objectsOf, ofSequence, originOf, resultsOf } from "./answer.js";
+import { entriesOf, headline, objectsOf, ofSequence, originOf, resultsOf } from "./answer.js";
 import { readAxes, sourcesOf } from "./axes.js";
-import { Problem } from "./client.js";
+import { Problem, told } from "./client.js";
 import { answerTable } from "./compare.js";
 import { element, options } from "./dom.js";
 import { Explorer } from "./explorer.js";
@@ -11,6 +11,7 @@ import { KeptHead } from "./kepthead.js";
 import { Head, levelAbove, readMap } from "./maps.js";
 import { makePanel } from "./panels.js";
 import { Scale } from "./scale.js";
+import { Why } from "./why.js";
 
 const THUMBNAIL_SIZE = 64;
 // Weights of one answer: all heads of a map up to this, else the open head alone, and as bytes.
@@ -45,6 +46,13 @@ export class Pane {
       (error) => this.#fail(error),
     );
     part.explorer.replaceWith(this.explorer.root);
+    this.why = new Why({
+      prepare: () => this.#isAnswered() || this.run(),
+      explain: (asked, signal) => this.#explain(asked, signal),
+      onchange: () => this.onchange(),
+      onpoint: (axis, unit) => this.explorer.point(axis, unit),
+    });
+    part.why.replaceWith(this.why.root);
     this.root.addEventListener("keydown", (event) => event.key === "Escape" && this.explorer.unpin());
   }
 
@@ -75,6 +83,8 @@ export class Pane {
       if (this.client.keep) this.description.maps = [...this.description.maps, ...rolloutsOf(this.description.maps)];
       this.masked = selection.mask ? selection.mask.split(",") : [];
       this.#tellAbout(this.description);
+      this.why.describe(this.description, !this.client.keep);
+      this.why.select(selection);
       this.form = new InputForm(
         this.part.fields,
         this.description,
@@ -114,6 +124,7 @@ export class Pane {
       ...this.form?.selection(),
       ...(strategy && { strategy, seed: this.seed, text: this.sequence || undefined }),
       mask: this.masked?.join(","),
+      ...this.why.selection(),
       ...this.explorer.selection(),
     };
   }
@@ -128,6 +139,8 @@ export class Pane {
   #clear() {
     this.controller?.abort();
     this.explorer.clear();
+    this.why.clear();
+    this.why.root.hidden = true;
     this.shown = null;
     this.#hide();
     this.#forgive();
@@ -166,19 +179,18 @@ export class Pane {
   /** Tell of an error; beside those that are told already. */
   #fail(error) {
     if (error.name === "AbortError") return;
-    if (!(error instanceof Problem)) console.error(error);
-    const text = error instanceof Problem ? error.message : `The page could not show this: ${error.message}`;
-    this.part.problem.append(element("div", {}, text));
+    this.part.problem.append(element("div", {}, told(error)));
     this.part.problem.hidden = false;
   }
 
-  /** Answer the form's input. isSelected: as an address has it, with its map and its seed. */
+  /** Answer the form's input; gives whether that is shown. isSelected: as an address has it, with its map and its seed. */
   async run(isSelected = false) {
     this.controller?.abort();
     this.#forgive();
     this.controller = new AbortController();
     const { signal } = this.controller;
     const { part, description } = this;
+    let isShown = false;
     this.#setBusy(true);
     try {
       const inputs = this.form.read();
@@ -219,12 +231,14 @@ export class Pane {
       signal.throwIfAborted();
       await this.#showAnswer(isSelected);
       this.#keepShown();
+      isShown = true;
     } catch (error) {
       this.#fail(error);
       if (this.controller.signal === signal) this.#goBack();
     }
     if (this.controller.signal === signal) this.#setBusy(false);
     this.onchange();
+    return isShown;
   }
 
   /** What a call gives; null where it is refused: a token may have the right to Attend alone, which tells the rest. */
@@ -264,6 +278,7 @@ export class Pane {
       );
     };
     this.part.results.replaceChildren(...resultsOf(prediction, axes, this.sequence, choose), ...this.#maskedNote());
+    this.why.offer(entriesOf(prediction, description, axes), this.sources);
     if (!description.maps.length) return;
     const thumbnails = this.#readable(maps);
     const load = (info, index, quantity) => this.#load(info, index, quantity, this.controller.signal);
@@ -273,6 +288,24 @@ export class Pane {
       toggle: (name, head) => this.#mask(`${name}:${head}`),
     };
     await this.explorer.show({ description, thumbnails, axes, picture, objects, load, masks }, keeps);
+  }
+
+  /** Explain the answer that is shown: what Explained shows. asked: fields of an ExplainRequest. */
+  async #explain(asked, signal) {
+    const sequences = this.answer.prediction.results.find((each) => each.sequences)?.sequences.sequences;
+    const target = { text: this.sequence ? sequences[this.sequence].text : undefined, ...asked.target };
+    const request = { ...this.request, ...asked, target };
+    const explanation = await this.client.explain(this.chosen, request, signal, this.example);
+    return [explanation, this.sources, this.picture, edgesOf(this.inputs)];
+  }
+
+  /** Whether the answer that is shown is that of what the form has. */
+  #isAnswered() {
+    try {
+      return Boolean(this.shown) && JSON.stringify(this.form.read()) === JSON.stringify(this.inputs);
+    } catch {
+      return false; // something is missing, as an answer tells
+    }
   }
 
   /** Answer without a head, or with it again. */
@@ -434,11 +467,17 @@ export class Pane {
     }
   }
 
+  /** The explanation that is shown; null for none. */
+  get explanation() {
+    return this.why.root.open ? this.why.explained.explanation : null;
+  }
+
   get head() {
     return this.explorer.head;
   }
 
   repaint() {
+    this.why.repaint();
     this.explorer.repaint();
   }
 
@@ -497,6 +536,13 @@ function nameOf(status) {
 /** The name of a version in an address: the default version has the name of the model alone. */
 function modelKey({ model, isDefault }) {
   return isDefault ? model.name : `${model.name}@${model.version ?? 0}`;
+}
+
+/** Edges of the graph of an instance: [node, one that it attends to] each. */
+function edgesOf(inputs) {
+  const { graph } = Object.values(inputs).find((each) => each.graph) ?? {};
+  const ends = [graph?.edges?.data ?? []].flat(Infinity).map(Number);
+  return ends.slice(ends.length / 2).map((target, place) => [target, ends[place]]);
 }
 
 /** The only picture of an instance, decoded; null for none. */

@@ -10,9 +10,33 @@ import { over, shade } from "./scale.js";
 
 const TEXTS = new Set(["tokens", "sentences"]);
 const PICTURE_SIZE = 380;
+/** Nodes of which a graph is drawn. */
+export const MOST_NODES = 60;
 // A text of more words than this is shaded as far as it is seen, so many words at a time.
 const MANY = 2000;
 const BLOCK = 200;
+
+/** A colour scale, with the numbers at its ends. */
+export class Legend {
+  constructor() {
+    this.canvas = element("canvas", { class: "legend", role: "img", width: 160, height: 12 });
+    this.ends = element("span", { class: "ends" });
+    this.root = element("div", { class: "scale" }, this.canvas, this.ends);
+  }
+
+  /** isTranslucent: as it is over a picture. ends: numbers in place of the scale's own. */
+  paint(scale, isTranslucent = false, ends = scale.ends) {
+    const context = this.canvas.getContext("2d");
+    context.clearRect(0, 0, 160, 12);
+    for (let x = 0; x < 160; x += 1) {
+      const strength = scale.signed ? x / 79.5 - 1 : x / 159;
+      context.fillStyle = isTranslucent ? over(strength) : shade(strength, theme()).background;
+      context.fillRect(x, 0, 1, 12);
+    }
+    this.ends.textContent = ends.join("  to  ");
+    this.canvas.setAttribute("aria-label", `Colour scale: ${this.ends.textContent}`);
+  }
+}
 
 /** Make the panel of an axis. picture: of the instance, as ImageBitmap, or null. */
 export function makePanel(axis, units, label, picture) {
@@ -129,11 +153,11 @@ class WordsPanel extends Panel {
 }
 
 /** Cells over a picture, with entries before them as chips; or the frames of a recording, in one row. */
-export class CellsPanel extends Panel {
+class CellsPanel extends Panel {
   constructor(axis, label, picture) {
     super(label, axis.size, "picture");
     const { rows, columns, leading, region } = axis.grid ?? { rows: 1, columns: axis.size, leading: [] };
-    Object.assign(this, { rows, columns, first: leading.length, picture: axis.grid ? picture : null });
+    Object.assign(this, { rows, columns, first: leading.length, picture: axis.grid ? picture : null, isTranslucent: true });
     const [width, height] = this.picture ? [picture.width, picture.height] : axis.grid ? [columns, rows] : [9, 1];
     // Cells may cover more than the picture, where it was padded, or less.
     const area = { left: 0, top: 0, right: width, bottom: height, ...(this.picture && region) };
@@ -260,14 +284,15 @@ function indentation({ sources, inputs, starts }, row) {
 
 /** Nodes on a circle, with an arrow for each edge. */
 export class GraphPanel extends Panel {
-  constructor({ query }, label) {
-    super(label, query.size, "picture");
-    this.texts = query.texts;
+  constructor(axis, label) {
+    super(label, axis.size, "picture");
+    this.texts = axis.texts;
+    this.edges = []; // [node, one that it looks at] each, of those that have no weights
     this.canvas = element("canvas", { role: "img", "aria-label": label });
     this.context = sharpen(this.canvas, 460, 460);
     this.root.append(this.canvas);
-    this.points = query.texts.map((_, node) => {
-      const angle = (2 * Math.PI * node) / query.size - Math.PI / 2;
+    this.points = axis.texts.map((_, node) => {
+      const angle = (2 * Math.PI * node) / axis.size - Math.PI / 2;
       return [230 + 170 * Math.cos(angle), 230 + 170 * Math.sin(angle), angle];
     });
   }
@@ -281,7 +306,7 @@ export class GraphPanel extends Panel {
 
   /** Draw the edges of a head; node: shows its own edges alone, both ways; null for all. */
   paintEdges(head, scale, node) {
-    const { context, points, texts } = this;
+    const { context, points } = this;
     context.clearRect(0, 0, 460, 460);
     points.forEach((from, query) =>
       head.row(query).forEach((weight, key) => {
@@ -293,19 +318,41 @@ export class GraphPanel extends Panel {
         arrow(context, from, points[key]);
       }),
     );
+    const { color } = getComputedStyle(this.canvas);
+    this.#paintNodes(6, (place) => (place === node ? MARK : color));
+  }
+
+  /** Shade the nodes themselves. */
+  paint(weights, scale, marked) {
+    const { context, points } = this;
+    context.clearRect(0, 0, 460, 460);
+    context.strokeStyle = context.fillStyle = "rgba(128, 128, 128, 0.7)";
+    for (const [from, to] of this.edges) arrow(context, points[from], points[to], 14);
+    this.#paintNodes(12, (place) => shade(scale.strength(weights[place]), theme()).background, marked);
+  }
+
+  /** Draw nodes of a radius with colours by their places, and their names. */
+  #paintNodes(radius, colourOf, marked = null) {
+    const { context, points, texts } = this;
+    const { color } = getComputedStyle(this.canvas);
     context.font = "12px system-ui, sans-serif";
     points.forEach(([x, y, angle], place) => {
-      context.fillStyle = place === node ? MARK : getComputedStyle(this.canvas).color;
+      context.fillStyle = colourOf(place);
+      context.strokeStyle = place === marked ? MARK : color;
+      context.lineWidth = place === marked ? 3 : 1;
       context.beginPath();
-      context.arc(x, y, 6, 0, 2 * Math.PI);
+      context.arc(x, y, radius, 0, 2 * Math.PI);
       context.fill();
+      context.stroke();
+      context.fillStyle = color;
       context.textAlign = Math.cos(angle) > 0.2 ? "left" : Math.cos(angle) < -0.2 ? "right" : "center";
       context.fillText(shortened(texts[place], 8), x + 34 * Math.cos(angle), y + 34 * Math.sin(angle) + 4);
     });
   }
 }
 
-function arrow(context, [fromX, fromY, angle], [toX, toY]) {
+/** gap: between the arrow's head and the middle of the node. */
+function arrow(context, [fromX, fromY, angle], [toX, toY], gap = 9) {
   const length = Math.hypot(toX - fromX, toY - fromY);
   context.beginPath();
   if (!length) {
@@ -314,8 +361,8 @@ function arrow(context, [fromX, fromY, angle], [toX, toY]) {
     return;
   }
   const [x, y] = [(toX - fromX) / length, (toY - fromY) / length];
-  const [endX, endY] = [toX - 9 * x, toY - 9 * y];
-  context.moveTo(fromX + 7 * x, fromY + 7 * y);
+  const [endX, endY] = [toX - gap * x, toY - gap * y];
+  context.moveTo(fromX + (gap - 2) * x, fromY + (gap - 2) * y);
   context.lineTo(endX, endY);
   context.stroke();
   context.beginPath();
@@ -329,6 +376,15 @@ function arrow(context, [fromX, fromY, angle], [toX, toY]) {
 export function visible(text) {
   if (text === "") return "∅";
   return /\S/.test(text) ? text : text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/ /g, "␣");
+}
+
+/** A unit as sentences name it. */
+export function named({ text }) {
+  return `“${shortened(visible(text), 40)}”`;
+}
+
+export function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 export function shortened(text, most = 16) {

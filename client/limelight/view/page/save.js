@@ -13,7 +13,7 @@ const MOST_AREA = 2 ** 26;
 const UNDRAWABLE = /[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu;
 const FONT = "system-ui, 'DejaVu Sans', sans-serif";
 
-/** Buttons of the menu. pane: gives the pane whose head is saved. */
+/** Buttons of the menu. pane: gives the pane whose explanation and head are saved. */
 export function saveMenu(pane) {
   const item = (text, action) =>
     element(
@@ -23,7 +23,7 @@ export function saveMenu(pane) {
         onclick: async (event) => {
           const menu = event.currentTarget.closest("details");
           try {
-            if (pane().head) await action(pane());
+            if (pane().head || pane().explanation) await action(pane());
           } catch (error) {
             pane().tell(new Problem(`${text} failed: ${error.message}`));
           } finally {
@@ -54,7 +54,7 @@ function blob(text, type) {
 }
 
 function name(pane, ending) {
-  const stem = `${pane.chosen.name}-${pane.head.label}`.replace(/[^A-Za-z0-9._-]+/g, "-");
+  const stem = `${pane.chosen.name}-${pane.head?.label ?? "why"}`.replace(/[^A-Za-z0-9._-]+/g, "-");
   return `${stem.replace(/^[.-]+/, "").slice(0, 100) || "attention"}.${ending}`;
 }
 
@@ -64,25 +64,40 @@ function download(content, file) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** The open head as a drawing: words with their shades and canvases, where the page has them. */
+/** The explanation and the open head as a drawing: words with their shades and canvases, where the page has them. */
 function svgOf(pane) {
-  const root = pane.explorer.part.view;
-  const box = root.getBoundingClientRect();
+  const roots = [pane.explanation && pane.why.explained.figures, pane.head && pane.explorer.part.view].filter(Boolean);
   const styles = getComputedStyle(document.body);
   const top = 64;
-  const width = Math.ceil(root.scrollWidth) + 2 * PADDING;
-  const height = Math.ceil(box.height) + top + PADDING;
-  const svg = node("svg", { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}`, "font-family": FONT });
-  svg.append(node("rect", { width, height, fill: styles.backgroundColor }));
+  const width = Math.ceil(Math.max(...roots.map((each) => each.scrollWidth))) + 2 * PADDING;
+  let height = top;
+  const svg = node("svg", { xmlns: SVG, "font-family": FONT });
+  const paper = node("rect", { fill: styles.backgroundColor });
+  svg.append(paper);
   svg.append(node("text", { x: PADDING, y: 28, "font-size": 17, "font-weight": 600, fill: styles.color }, pane.title));
-  svg.append(node("text", { x: PADDING, y: 49, "font-size": 13, fill: styles.color }, pane.head.label));
+  svg.append(node("text", { x: PADDING, y: 49, "font-size": 13, fill: styles.color }, pane.head?.label ?? ""));
+  for (const root of roots) {
+    draw(root, svg, height);
+    height += Math.ceil(root.getBoundingClientRect().height) + PADDING;
+  }
+  for (const [side, size] of Object.entries({ width, height })) {
+    svg.setAttribute(side, size);
+    paper.setAttribute(side, size);
+  }
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  return svg;
+}
+
+/** Draw what an element shows, from a height on. */
+function draw(root, svg, top) {
+  const box = root.getBoundingClientRect();
   const place = (rect) => ({
     x: rect.left - box.left + PADDING,
     y: rect.top - box.top + top,
     width: rect.width,
     height: rect.height,
   });
-  for (const each of root.querySelectorAll("canvas, .unit, .level, .ends, .caption, .readout, .part, .sure")) {
+  for (const each of root.querySelectorAll("canvas, .unit, .level, .ends, .caption, .readout, .part, .sure, .agreement, .told")) {
     if (each.matches("canvas")) {
       const href = each.toDataURL("image/png");
       if (href === "data:,") continue; // it has no pixels
@@ -105,7 +120,6 @@ function svgOf(pane) {
       );
     }
   }
-  return svg;
 }
 
 function node(tag, attributes, text) {
@@ -159,15 +173,12 @@ async function pngOf(pane) {
 }
 
 function jsonOf(pane) {
-  const { head } = pane;
-  const { map } = head;
+  const { head, explanation } = pane;
+  const { prediction: _, ...explained } = explanation ?? {};
   const numbers = (row) => Array.from(row, (each) => (Number.isNaN(each) ? null : each));
-  const rows = Array.from({ length: map.rows }, (_, query) => query);
-  return JSON.stringify(
-    {
-      model: pane.answer.prediction.provenance?.model,
-      inputs: pane.inputs,
-      answer: pane.answer.prediction.results ?? [],
+  const weightsOf = (map) => {
+    const rows = Array.from({ length: map.rows }, (_, query) => query);
+    return {
       map: map.name,
       head: head.index === null ? "mean" : map.heads[head.index],
       queries: map.query.texts,
@@ -179,10 +190,12 @@ function jsonOf(pane) {
             rows: Object.fromEntries(rows.flatMap((query) => (head.row(query) ? [[query, numbers(head.row(query))]] : []))),
           }
         : { weights: rows.map((query) => numbers(head.row(query))) }),
-    },
-    null,
-    1,
-  );
+    };
+  };
+  const { prediction } = pane.answer;
+  const answer = { model: prediction.provenance?.model, inputs: pane.inputs, answer: prediction.results ?? [] };
+  const weights = head && weightsOf(head.map);
+  return JSON.stringify({ ...answer, ...weights, explanation: explanation ? explained : undefined }, null, 1);
 }
 
 /** A page without scripts: the drawing, the answer, and the numbers as JSON. */
@@ -198,7 +211,15 @@ function htmlOf(pane) {
   const numbers = page.createElement("script");
   numbers.type = "application/json";
   numbers.textContent = jsonOf(pane).replace(/</g, "\\u003c");
-  page.body.append(body, told, numbers);
+  page.body.append(body, told, ...valuesOf(pane, page), numbers);
   page.documentElement.lang = "en";
   return `<!doctype html>\n<meta charset="utf-8">\n${page.documentElement.outerHTML}`;
+}
+
+/** The table of an explanation, without its buttons. */
+function valuesOf(pane, page) {
+  if (!pane.explanation) return [];
+  const table = page.importNode(pane.why.explained.root.querySelector("table"), true);
+  for (const each of table.querySelectorAll("th, td")) each.textContent = drawable(each.textContent);
+  return [table];
 }

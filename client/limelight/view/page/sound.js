@@ -26,7 +26,16 @@ export async function asWav(bytes, rate) {
     throw new Problem("The browser cannot read this sound. WAV, MP3 and Ogg work nearly everywhere.");
   }
   const channels = Array.from({ length: sound.numberOfChannels }, (_, each) => sound.getChannelData(each));
-  const wav = new DataView(new ArrayBuffer(HEADER + 2 * sound.length));
+  const mean = (at) => channels.reduce((sum, each) => sum + each[at], 0) / channels.length;
+  return wavOf(
+    Array.from({ length: sound.length }, (_, at) => mean(at)),
+    rate,
+  );
+}
+
+/** The bytes of a WAV file of samples from -1 to 1. */
+export function wavOf(samples, rate) {
+  const wav = new DataView(new ArrayBuffer(HEADER + 2 * samples.length));
   const write = (at, text) => Array.from(text, (letter, place) => wav.setUint8(at + place, letter.charCodeAt(0)));
   write(0, "RIFF");
   wav.setUint32(4, wav.byteLength - 8, true);
@@ -39,11 +48,10 @@ export async function asWav(bytes, rate) {
   wav.setUint16(32, 2, true);
   wav.setUint16(34, 16, true);
   write(36, "data");
-  wav.setUint32(40, 2 * sound.length, true);
-  for (let at = 0; at < sound.length; at += 1) {
-    const value = channels.reduce((sum, each) => sum + each[at], 0) / channels.length;
-    wav.setInt16(HEADER + 2 * at, Math.round(32767 * Math.max(-1, Math.min(1, value))), true);
-  }
+  wav.setUint32(40, 2 * samples.length, true);
+  samples.forEach((value, at) =>
+    wav.setInt16(HEADER + 2 * at, Math.round(32767 * Math.max(-1, Math.min(1, value))), true),
+  );
   return new Uint8Array(wav.buffer);
 }
 

@@ -1,8 +1,9 @@
-// The maps of an answer in a notebook, as anywidget shows a module: an answer that is there, without a server.
+// An answer's maps, or its explanation, in a notebook, as anywidget shows a module: without a server.
 
 import { readAxes } from "./axes.js";
-import { Problem, unpacked } from "./client.js";
+import { told, unpacked } from "./client.js";
 import { element, setTheme } from "./dom.js";
+import { Explained } from "./explained.js";
 import { Explorer } from "./explorer.js";
 import { Head, levelAbove, readMap } from "./maps.js";
 
@@ -17,30 +18,12 @@ export async function render({ model, el }, css) {
   const sent = model.get("answer");
   const answer = unpacked(sent.buffer.slice(sent.byteOffset, sent.byteOffset + sent.byteLength));
   const problem = element("p", { class: "problem", role: "alert", hidden: true });
-  const explorer = new Explorer(
-    () => {},
-    (error) => {
-      problem.textContent = error instanceof Problem ? error.message : `This could not be shown: ${error.message}`;
-      problem.hidden = false;
-    },
-  );
-  explorer.select({});
-  root.append(element("p", { class: "headline" }, answer.heading), problem, explorer.root);
+  const view = answer.explanation ? explained(answer) : explorer(answer, problem);
+  root.append(element("p", { class: "headline" }, answer.heading), problem, view.root);
   root.addEventListener("keydown", (event) => {
     event.stopPropagation(); // the notebook has keys of its own
-    if (event.key === "Escape") explorer.unpin();
+    if (event.key === "Escape") view.unpin();
   });
-
-  const axes = readAxes(answer.labelSets, new Map());
-  const description = {
-    labelSets: answer.labelSets,
-    maps: answer.maps.map((each) => ({ ...each, heads: each.headReduction ? 1 : each.heads.length })),
-  };
-  const maps = new Map(answer.maps.map((each) => [each.name, readMap(each, axes)]));
-  const load = async (info) => {
-    const level = maps.get(levelAbove(description, info)?.name);
-    return { map: maps.get(info.name), levels: level?.rows === 1 ? new Head(level, null).row(0) : null };
-  };
   const picture = answer.image ? await createImageBitmap(new Blob([answer.image.values])).catch(() => null) : null;
 
   // Text that is light has a dark background. Canvases need a width, which an element has once it is on the page.
@@ -53,10 +36,43 @@ export async function render({ model, el }, css) {
     host.dataset.theme = 0.299 * red + 0.587 * green + 0.114 * blue > 128 ? "dark" : "light";
     setTheme(host.dataset.theme);
     if (isFirst) {
-      await explorer.show({ description, thumbnails: [...maps.values()], axes, picture, objects: answer.objects, load });
+      await view.show(picture);
       host.dataset.ready = "";
-    } else explorer.repaint();
+    } else view.repaint();
   });
   observer.observe(root);
   return () => observer.disconnect();
+}
+
+/** A view of an explanation: { root, show(picture), repaint(), unpin() }. */
+function explained({ explanation, texts }) {
+  const view = new Explained();
+  const sources = new Map(Object.entries(texts).map(([name, text]) => [name, Array.from(text)]));
+  const show = (picture) => view.show(explanation, sources, picture);
+  return { root: view.root, show, repaint: () => view.repaint(), unpin: () => {} };
+}
+
+/** A view of the maps of an answer. */
+function explorer(answer, problem) {
+  const view = new Explorer(
+    () => {},
+    (error) => {
+      problem.textContent = told(error);
+      problem.hidden = false;
+    },
+  );
+  view.select({});
+  const axes = readAxes(answer.labelSets, new Map());
+  const description = {
+    labelSets: answer.labelSets,
+    maps: answer.maps.map((each) => ({ ...each, heads: each.headReduction ? 1 : each.heads.length })),
+  };
+  const maps = new Map(answer.maps.map((each) => [each.name, readMap(each, axes)]));
+  const load = async (info) => {
+    const level = maps.get(levelAbove(description, info)?.name);
+    return { map: maps.get(info.name), levels: level?.rows === 1 ? new Head(level, null).row(0) : null };
+  };
+  const thumbnails = [...maps.values()];
+  const show = (picture) => view.show({ description, thumbnails, axes, picture, objects: answer.objects, load });
+  return { root: view.root, show, repaint: () => view.repaint(), unpin: () => view.unpin() };
 }

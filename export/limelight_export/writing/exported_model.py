@@ -55,8 +55,7 @@ def write_exported(exported: ExportedModel, repository: Path, *, version: int = 
     files: dict[str, bytes | Path] = {name: text.encode() for name, text in exported.card.files.items()}
     files[SAMPLES_FILE] = samples_file(rounded_samples(exported))
     with TemporaryDirectory() as scratch:
-        for graph in exported.graphs:
-            files |= graph_files(graph.file, graph.model, Path(scratch))
+        files |= graph_files({graph.file: graph.model for graph in exported.graphs}, Path(scratch))
         return write_bundle(repository, _bundle(exported), files, version=version)
 
 

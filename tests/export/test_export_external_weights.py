@@ -24,12 +24,12 @@ from tests.kit.serving import serving
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One model four times: in one file, then with its weights beside it, in every precision."""
     folder = tmp_path_factory.mktemp("large")
-    exports.export_model(wide(), folder)
+    exports.export_model(wide(), folder, interventions=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(external_weights, "MAX_EMBEDDED_BYTES", 5_000)
         patch.setattr(external_weights, "_PAGE", 512)
         for precision in ("float32", "float16", "int8"):
-            export_model(wide(), folder, precision=precision)
+            export_model(wide(), folder, precision=precision, interventions=False)
     return folder
 
 

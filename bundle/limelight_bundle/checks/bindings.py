@@ -111,6 +111,8 @@ def _check_interventions(bundle: bundle_pb2.Bundle) -> None:
             raise BundleError(f"{subject} supports interventions for which its binding has no inputs, or the opposite")
         if not kinds:
             continue
+        if description.no_interventions:
+            raise BundleError(f"{subject} supports interventions, and says why it does not")
         if len(stated) != 6 or len({*stated, ""}) != 7:
             raise BundleError(f"{subject} has no name for some input or output of its interventions")
         name = intervened_graph(bundle, binding.graph)

@@ -13,7 +13,7 @@ from limelight_export.surgery.attention import expand_attention
 from limelight_export.surgery.derived_sizes import equals_size
 from limelight_export.surgery.graph_values import PRODUCER, set_shape, strip_metadata
 from limelight_export.surgery.intervention_inputs import Intervention, declare_intervention
-from limelight_export.surgery.interventions import expand_interventions
+from limelight_export.surgery.interventions import drop_interventions, expand_interventions
 from limelight_export.surgery.optional_maps import OptionalMap, declare_optional_map
 from limelight_export.surgery.token_packing import expand_token_packing
 
@@ -45,15 +45,17 @@ def finalise(
     Args:
         max_axis_size: as `limelight_export.interface.max_axis_size` gives it.
         optional_map_axes: as `limelight_export.interface.optional_map_axes` gives it.
-        intervened_maps: outputs that may be intervened on, with their heads, of a graph that was traced for that.
+        intervened_maps: outputs that may be intervened on, with their heads, of a graph for that.
     Raises:
         ExportError: the exporter froze an axis of an input, or derived that an axis of an output is not the card's.
     """
     proto: onnx.ModelProto = onnx_ir.to_proto(model)
     strip_metadata(proto)
     shapes = {name: [axis if isinstance(axis, int) else 0 for axis in axes] for name, axes in optional_map_axes.items()}
+    if not intervened_maps:
+        drop_interventions(proto)
+    optional_maps = expand_attention(proto, shapes, max_axis_size, intervenes=bool(intervened_maps))
     interventions = expand_interventions(proto, intervened_maps) if intervened_maps else {}
-    optional_maps = expand_attention(proto, shapes, max_axis_size)
     packed = expand_token_packing(proto)
     del proto.graph.value_info[:]
     proto.producer_name, proto.producer_version = PRODUCER, ""

@@ -74,9 +74,6 @@ def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> 
     maps = intervened_maps(card) if interventions else {}
     if not maps:
         return [main]
-    traced = trace(
-        module, arguments, inputs, [spec.name for spec in outputs], max_batch_sizes(card), interventions=True
-    )
     changed = finalise(traced, inputs, outputs, max_axis_size=max_axis_size(card), intervened_maps=maps)
     if not changed.interventions:
         return [main]

@@ -149,8 +149,10 @@ class MapInfo(Record):
     quantities: tuple[str, ...]
     """Quantities available beside weights: "scores", "norms"."""
     interventions: tuple[str, ...]
-    """Supported interventions: "head_scales", "weights"."""
+    """Supported interventions: "head_scales", "weights", "key_factor"."""
     summary: str
+    no_interventions: str = ""
+    """Why no interventions are supported, in a few words; empty where they are."""
 
 
 @dataclass(frozen=True)
@@ -406,6 +408,7 @@ def _map(message: model_pb2.MapDescription) -> MapInfo:
         quantities=tuple(name_of(attention_pb2.Quantity, each) for each in message.quantities),
         interventions=tuple(name_of(values_pb2.InterventionKind, each) for each in message.interventions),
         summary=message.summary,
+        no_interventions=message.no_interventions,
     )
 
 

@@ -47,7 +47,7 @@ def export_model(
     version: int = 0,
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
-    interventions: bool = False,
+    interventions: bool = True,
 ) -> BundleFolder:
     """Export a model to REPOSITORY/<model>/<version>.
 
@@ -56,7 +56,7 @@ def export_model(
         precision: float32, float16 (for CUDA) or int8 (for CPUs).
         half_weights: store the weights of a float32 bundle as float16. `trained.judge` measures the loss in quality of
             this and of a lower precision.
-        interventions: add a graph whose attention requests can change, which takes the weights' bytes once more.
+        interventions: add a graph whose attention requests can change, over the same weights.
     Raises:
         ExportError: the model cannot be exported or converted, or a graph's answers differ from PyTorch's.
         BundleError: the bundle cannot be written.
@@ -81,7 +81,7 @@ def export_run(
     version: int = 0,
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
-    interventions: bool = False,
+    interventions: bool = True,
 ) -> BundleFolder:
     """Export the run folder of `limelight train`. Arguments as for `export_model`.
 
@@ -113,7 +113,7 @@ def export_module(
     version: int = 0,
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
-    interventions: bool = False,
+    interventions: bool = True,
 ) -> BundleFolder:
     """Export any PyTorch module, with a card that says what its inputs, outputs and maps are.
 

@@ -26,9 +26,9 @@ def export(
         bool,
         typer.Option("--half-weights", help="Store weights as float16, which halves the files; compute in float32."),
     ] = False,
-    interventions: Annotated[
+    no_interventions: Annotated[
         bool,
-        typer.Option("--interventions", help="Add a graph whose attention requests can change; the files double."),
+        typer.Option("--no-interventions", help="Leave out the graph whose attention requests can change."),
     ] = False,
 ) -> None:
     """Export a trained model to a bundle, and verify that its answers equal PyTorch's."""
@@ -51,7 +51,7 @@ def export(
             version=version,
             precision=precision,
             half_weights=half_weights,
-            interventions=interventions,
+            interventions=not no_interventions,
         )
     except LimelightError as error:
         raise CommandError(error.message) from error

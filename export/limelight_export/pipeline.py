@@ -19,7 +19,7 @@ from limelight_export.verification.compare_samples import compare_samples
 from limelight_export.verification.interventions import verified_interventions
 from limelight_export.verification.samples import make_samples
 from limelight_export.verification.verify import verify
-from limelight_export.writing.exported_model import ExportedModel, write_exported
+from limelight_export.writing.exported_model import LEFT_OUT, ExportedModel, write_exported
 from limelight_models.cards.card import TrainedModel
 
 
@@ -30,7 +30,7 @@ def export_model(
     version: int = 0,
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
-    interventions: bool = False,
+    interventions: bool = True,
     graphs: list[ExportedGraph] | None = None,
     largest_size: int = 0,
     report: Callable[[str], None] = lambda stage: None,
@@ -41,7 +41,7 @@ def export_model(
         version: version to write; 0 for the next one.
         precision: precision to which the verified graphs are converted.
         half_weights: round weights to float16 and store them so; computation stays in float32.
-        interventions: add a graph whose attention requests can change; float32 alone.
+        interventions: add a graph whose attention requests can change, over the same weights.
         graphs: graphs that are built already. They are verified as well.
         largest_size: as of `verify`.
         report: is called with the name of each stage when it is done.
@@ -56,8 +56,6 @@ def export_model(
     wanted = Precision(precision)
     if half_weights and wanted is not Precision.FLOAT32:
         raise ExportError(f"half weights are for {Precision.FLOAT32}: {wanted} weights are small already")
-    if interventions and (wanted is not Precision.FLOAT32 or half_weights):
-        raise ExportError(f"interventions are for {Precision.FLOAT32} with whole weights")
     trained = replace(trained, model=pytorch_runner.copy_for_export(trained.model))
     trained = round_to_float16(trained) if half_weights else trained
     samples = make_samples(trained)
@@ -68,13 +66,11 @@ def export_model(
     reference = pytorch_runner.PyTorchReference(trained.model, trained.card)
     comparison = verify(graphs, reference, trained.card, largest_size=largest_size)
     compare_samples(graphs, trained.card, trained.examples, samples, comparison)
-    graphs = verified_interventions(graphs, reference, trained.card, comparison)
-    if interventions and not any(each.interventions for each in graphs):
-        raise ExportError("no map of this model takes interventions: none is the weights of one attention, whole")
+    graphs, problem = verified_interventions(graphs, reference, trained.card, comparison)
     report("answers compared with PyTorch's")
     if wanted is not Precision.FLOAT32:
         converted = convert(trained, graphs, samples, wanted)
-        graphs, comparison = converted.graphs, converted.comparison
+        graphs, comparison, problem = converted.graphs, converted.comparison, problem or converted.problem
         trained = replace(trained, metrics=converted.metrics)
         report(f"converted to {wanted}")
     exported = ExportedModel(
@@ -85,6 +81,7 @@ def export_model(
         tuple(graphs),
         comparison,
         tuple(trained.held_out()),
+        problem if interventions else LEFT_OUT,
     )
     folder = write_exported(exported, repository, version=version)
     report("bundle written and checked")

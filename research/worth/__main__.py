@@ -44,7 +44,7 @@ def main() -> None:
         for model, (data, training) in TRAINED.items():
             run = str(folder / "runs" / model)
             _limelight("train", *training, "--data", f"builtin:{data}", "--name", model, "--out", run)
-            _limelight("export", run, "--repository", str(folder / "models"), "--interventions")
+            _limelight("export", run, "--repository", str(folder / "models"))
         with ServerProcess(folder / "models") as server:
             reports += [
                 _evaluated(model, data, folder, server.target, given.limit) for model, (data, _) in TRAINED.items()

@@ -78,7 +78,9 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     planted = classifying(tiny.card("planted", maps=maps))
     export_model(tiny.trained(Planted(), planted, *TEXTS[:2]), repository, interventions=True)
     torch.manual_seed(0)
-    export_model(tiny.trained(tiny.Reader(), classifying(tiny.reader_card()), *TEXTS[:2]), repository)
+    export_model(
+        tiny.trained(tiny.Reader(), classifying(tiny.reader_card()), *TEXTS[:2]), repository, interventions=False
+    )
     writer = small.trained("bahdanau")
     with torch.no_grad():
         for parameter in writer.model.parameters():
@@ -199,10 +201,10 @@ def test_marks_where_nobody_looks_have_no_weight(run: Run, tmp_path: Path) -> No
     assert found["weight on marks"] == pytest.approx(0, abs=1e-6) and found["rank correlation"] < 0
 
 
-def test_without_a_second_graph_one_line_says_how_to_get_the_rest(run: Run, tmp_path: Path) -> None:
+def test_without_interventions_one_line_says_how_to_get_the_rest(run: Run, tmp_path: Path) -> None:
     status, output, _ = run("reader", "--data", written(tmp_path, [{"text": text} for text in TEXTS]))
     assert status == 0 and "Right answers: not computed: the data state no expected answers" in output
-    assert output.count("`limelight export --interventions` makes a bundle whose maps do") == 3
+    assert output.count("no map takes interventions: the bundle was made with --no-interventions; make it without") == 3
     assert "Erasure of words (" in output and "Entropy of attention (" in output
 
 

@@ -24,12 +24,12 @@ from tests.kit.serving import serving
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One model four times: in one file, then with its weights beside it, in every precision."""
     folder = tmp_path_factory.mktemp("large")
-    exports.export_model(wide(), folder)
+    exports.export_model(wide(), folder, interventions=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(external_weights, "MAX_EMBEDDED_BYTES", 5_000)
         patch.setattr(external_weights, "_PAGE", 512)
         for precision in ("float32", "float16", "int8"):
-            export_model(wide(), folder, precision=precision)
+            export_model(wide(), folder, precision=precision, interventions=False)
     return folder
 
 
@@ -47,7 +47,7 @@ def client(repository: Path) -> Iterator[limelight.Client]:
 def test_weights_lie_beside_the_graph_and_are_hashed(folders: dict[int, BundleFolder]) -> None:
     files = {version: {each.path for each in folder.bundle.files} for version, folder in folders.items()}
     assert files[1] == {"model.onnx", "samples.npz", "words.json"}
-    assert all(files[version] == files[1] | {"model.data"} for version in (2, 3, 4))
+    assert all(files[version] == files[1] | {"weights.data"} for version in (2, 3, 4))
     whole, parted = (onnx.load(str(folders[version].file("model.onnx"))) for version in (1, 2))
     assert list(whole.graph.node) == list(parted.graph.node)
     tensors = zip(whole.graph.initializer, parted.graph.initializer, strict=True)
@@ -68,10 +68,10 @@ def test_changed_weights_are_refused(folders: dict[int, BundleFolder], tmp_path:
     folder = folders[2]
     files: dict[str, bytes | Path] = {each.path: folder.file(each.path) for each in folder.bundle.files}
     written = write_bundle(tmp_path, folder.bundle, files, version=1)
-    data = bytearray(written.file("model.data").read_bytes())
+    data = bytearray(written.file("weights.data").read_bytes())
     data[-1] ^= 1
-    written.file("model.data").write_bytes(data)
-    with pytest.raises(BundleError, match=r"model\.data is not the exported file"):
+    written.file("weights.data").write_bytes(data)
+    with pytest.raises(BundleError, match=r"weights\.data is not the exported file"):
         read_bundle(written.path)
 
 
@@ -84,14 +84,24 @@ def test_a_name_means_the_file_beside_the_graph_and_no_other(folders: dict[int, 
     files["graphs/model.onnx"] = files.pop("model.onnx")
     with pytest.raises(BundleError, match="reads weights from a file that the bundle does not list"):
         write_bundle(tmp_path, bundle, files, version=1)
-    files["graphs/model.data"] = files.pop("model.data")
+    files["graphs/weights.data"] = files.pop("weights.data")
     assert write_bundle(tmp_path, bundle, files, version=1).graph_bytes == folder.graph_bytes
 
 
-def test_a_generating_model_has_a_file_for_each_large_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_several_graphs_have_or_a_large_one_has_stand_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(0)
     monkeypatch.setattr(external_weights, "MAX_EMBEDDED_BYTES", 700)
     monkeypatch.setattr(external_weights, "_PAGE", 256)
     folder = export_model(replace(tiny.trained(tiny.Writer(), tiny.writer_card()), metrics=()), tmp_path)
-    files = {each.path for each in folder.bundle.files}
-    assert "step.data" in files and "encoder.data" not in files
+    assert {each.path for each in folder.bundle.files if each.path.endswith("data")} == {"weights.data"}
+    beside = {
+        name: {
+            each.name
+            for each in onnx.load(folder.file(f"{name}.onnx"), load_external_data=False).graph.initializer
+            if each.external_data
+        }
+        for name in ("step", "encoder")
+    }
+    assert beside == {"step": {"model.scores.weight", "model.target.weight"}, "encoder": set()}

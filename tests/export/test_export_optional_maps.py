@@ -18,8 +18,8 @@ from limelight_export.pipeline import export_model
 from limelight_export.surgery import attention
 from limelight_export.surgery.node_builder import NodeBuilder
 from limelight_export.surgery.subgraphs import all_nodes
-from limelight_models.attention.export_markers import DOMAIN
 from limelight_models.cards.card import TrainedModel
+from limelight_models.export_names import DOMAIN
 from limelight_service.checking.selftest import check_samples
 from limelight_service.engine.opening import open_model
 from limelight_service.engine.runtime.providers import Provider
@@ -74,13 +74,13 @@ def test_the_answer_is_pytorchs_whatever_is_asked_for(
 def test_what_is_not_asked_for_need_not_be_fed(exported: Exported, session: onnxruntime.InferenceSession) -> None:
     folder = exported("long_reader")[1]
     assert [each.name for each in session.get_inputs()] == list(folder.bundle.graphs[0].inputs) == ["ids", "ids_mask"]
-    assert list(folder.bundle.required_features) == ["gated-maps", "row-probes", "projections"]
+    assert list(folder.bundle.required_features) == ["gated-maps", "row-probes", "projections", "interventions"]
 
 
 def test_a_map_that_can_never_be_large_is_a_plain_output(exported: Exported) -> None:
     folder = exported("reader")[1]
     assert not any(each.gate or each.HasField("probe") or each.HasField("projections") for each in folder.bundle.maps)
-    assert not folder.bundle.required_features
+    assert list(folder.bundle.required_features) == ["interventions"]
 
 
 def test_no_marked_operator_is_left(exported: Exported) -> None:

@@ -14,8 +14,8 @@ from onnx import numpy_helper
 from limelight_bundle.reader import BundleFolder
 from limelight_bundle.values import Array
 from limelight_export.surgery.fused_attention import FUSED_FROM
-from limelight_models.attention.export_markers import DOMAIN
 from limelight_models.cards.card import TrainedModel
+from limelight_models.export_names import DOMAIN
 from tests.kit import tiny
 
 Exported = Callable[[str], tuple[TrainedModel, BundleFolder]]
@@ -118,6 +118,6 @@ def test_the_bundle_says_by_what_mask_its_graph_packs_and_no_mark_is_left(
     packed: tuple[TrainedModel, BundleFolder, onnx.ModelProto], exported: Exported
 ) -> None:
     _, folder, model = packed
-    assert [list(graph.packed) for graph in folder.bundle.graphs] == [["ids_mask"]]
+    assert [list(graph.packed) for graph in folder.bundle.graphs] == [["ids_mask"], ["ids_mask"]]
     assert DOMAIN not in {each.domain for each in [*model.graph.node, *model.opset_import]}
     assert not exported("long_reader")[1].bundle.graphs[0].packed

@@ -124,6 +124,28 @@ def test_a_row_of_an_exposed_map_is_selected_in_the_graph(served: tuple[Running,
     np.testing.assert_allclose(answer["encoder.0.self"].weights, expected["attn"][0, 1:, -1:], atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["reader", "hidden"])
+def test_attention_inside_a_file_is_changed_as_requests_say(served: tuple[Running, Path], name: str) -> None:
+    running, folder = served
+    asked = [
+        limelight.scale_keys("encoder.0.self", [0, 3], 0.25),
+        limelight.scale_heads("encoder.0.self", {1: 0.5}),
+    ]
+    with client_of(running) as client:
+        inputs = {"ids": IDS.astype(np.int32 if name == "hidden" else np.int64)}
+        answer = client.attend(name, inputs, interventions=asked, outputs=["logits"])
+    ids, mask = IDS[None], np.ones((1, 5), bool)
+    weights = own_answer(folder / "reader.onnx", ids=ids, mask=mask)["attn"]
+    weights[..., [0, 3]] *= 0.25
+    weights /= weights.sum(-1, keepdims=True)
+    np.testing.assert_allclose(answer["encoder.0.self"].weights, weights[0], atol=1e-5)
+    weights[:, 1] *= 0.5  # of context vectors, which are sums of it
+    reader = HEADER.replace("mask)", "mask, float[batch, 2, length, length] given)") + " => (float[batch, 3] logits)"
+    write(folder / "given.onnx", model(reader=reader, c0="  c0 = MatMul(given, v)"))
+    wanted = own_answer(folder / "given.onnx", ids=ids, mask=mask, given=weights)
+    np.testing.assert_allclose(answer.prediction.outputs["logits"], wanted["logits"][0], atol=1e-5)
+
+
 def test_the_description_says_where_the_samples_come_from(served: tuple[Running, Path]) -> None:
     with client_of(served[0]) as client:
         summary = client.model("reader").summary

@@ -45,7 +45,7 @@ def export_model(trained: TrainedModel, repository: Path, *, version: int = 0, *
     def make(folder: Path) -> None:
         known = dict(options)
         if not {"graphs", "half_weights"} & options.keys():  # graphs of every precision are made of the same traces
-            model, changed = copy_for_export(trained.model), options.get("interventions", False)
+            model, changed = copy_for_export(trained.model), options.get("interventions", True)
             known["graphs"] = build_graphs(model, trained.card, interventions=changed)
         pipeline.export_model(trained, folder, **known)
 
@@ -61,7 +61,7 @@ def import_checkpoint(folder: Path, repository: Path, *args: Any, version: int =
     return _placed(_kept(make, "checkpoint", folder.name, _files(folder), args, options), repository, version)
 
 
-def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> list[ExportedGraph]:
+def build_graphs(model: Network, card: Card, *, interventions: bool = True) -> list[ExportedGraph]:
     """Trace a model as `limelight_export.tracing.build` does, or read what an equal call has traced."""
 
     def make(folder: Path) -> None:

@@ -111,6 +111,8 @@ def _check_interventions(bundle: bundle_pb2.Bundle) -> None:
             raise BundleError(f"{subject} supports interventions for which its binding has no inputs, or the opposite")
         if not kinds:
             continue
+        if description.no_interventions:
+            raise BundleError(f"{subject} supports interventions, and says why it does not")
         is_joined = bundle_pb2.AXIS_EDGE in binding.axes
         named = stated[:-1] if is_joined else stated
         if len(stated) != 6 or len({*named, ""}) != 1 + len(named):

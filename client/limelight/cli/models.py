@@ -75,6 +75,9 @@ def _print_model(model: Model) -> None:
             row = (map_.name, map_.kind, str(map_.heads), map_.query, map_.key, map_.form, also, map_.summary)
             table.add_row(*_cells(*row))
         _print(table)
+        for reason in dict.fromkeys(each.no_interventions for each in model.maps if each.no_interventions):
+            names = [each.name for each in model.maps if each.no_interventions == reason]
+            print(f"no interventions on {'any map' if len(names) == len(model.maps) else ', '.join(names)}: {reason}")
     if model.classes:
         shown = ", ".join(model.classes[:20])
         print(f"classes: {shown}{', …' if len(model.classes) > 20 else ''} ({len(model.classes)})")

@@ -16,6 +16,7 @@ from limelight_export.precision import Precision
 from limelight_export.verification.compare_samples import compare_samples
 from limelight_export.verification.comparison import Comparison
 from limelight_export.verification.fitted_tolerances import FittingComparison
+from limelight_export.verification.interventions import verified_interventions
 from limelight_export.verification.verify import compare_random_rows, verify
 from limelight_models.cards.card import Metric, TrainedModel
 from limelight_models.network import Network
@@ -38,11 +39,13 @@ class ConvertedGraphs:
 
     Attributes:
         comparison: comparison with PyTorch, with tolerances fitted.
+        problem: of the graphs for interventions, which are left out then; empty for none.
         metrics: metrics on the held-out data; each has the value before the conversion as well.
     """
 
     graphs: list[ExportedGraph]
     comparison: Comparison
+    problem: str
     metrics: tuple[Metric, ...]
 
 
@@ -65,10 +68,11 @@ def convert(
     verify(changed, reference, card, comparison)
     compare_random_rows(changed, reference, card, comparison, _EXTRA_ROWS)
     compare_samples(changed, card, trained.examples, samples, comparison)
+    changed, problem = verified_interventions(changed, reference, card, comparison, precision)
     comparison.fit_tolerances()
     judge = trained.judge
     metrics = remeasure(judge, graphs_as_network(graphs, card), graphs_as_network(changed, card)) if judge else ()
-    return ConvertedGraphs(changed, comparison, metrics)
+    return ConvertedGraphs(changed, comparison, problem, metrics)
 
 
 def check_remeasurable(trained: TrainedModel, changed: str) -> None:

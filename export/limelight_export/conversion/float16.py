@@ -6,6 +6,8 @@ import onnx_ir
 from limelight_export.errors import ExportError
 from limelight_export.execution.external_weights import is_large
 from limelight_export.execution.onnx_runner import onnx_runtime
+from limelight_export.surgery.interventions import CHANGING
+from limelight_export.surgery.optional_inputs import READER
 
 # Sums over edges: on CPUs, where every bundle is verified, ONNX Runtime has only the float32 kernel.
 _FLOAT32_OPERATORS = ("ScatterElements",)
@@ -30,6 +32,7 @@ def convert_to_float16(model: onnx.ModelProto) -> onnx.ModelProto:
             keep_io_types=True,
             disable_shape_infer=large,
             op_block_list=[*DEFAULT_OP_BLOCK_LIST, *_FLOAT32_OPERATORS],
+            node_block_list=[each.name for each in copy.graph.node if _changes_weights(each)],
         )
         _drop_duplicate_casts(converted.graph)
         # The converter appends its casts behind the nodes that read them.
@@ -42,6 +45,11 @@ def convert_to_float16(model: onnx.ModelProto) -> onnx.ModelProto:
         raise ExportError(f"the graph cannot be converted to float16: {error}") from error
     del proto.graph.value_info[:]
     return proto
+
+
+def _changes_weights(node: onnx.NodeProto) -> bool:
+    """Tell whether a node is of an intervention, whose factors may be larger than float16 has numbers."""
+    return node.name.startswith(CHANGING) or node.name.endswith(READER)
 
 
 def _drop_duplicate_casts(graph: onnx.GraphProto) -> None:

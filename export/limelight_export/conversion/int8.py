@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 
 from limelight_bundle.values import Array
 from limelight_export.errors import ExportError
-from limelight_export.surgery.subgraphs import all_nodes
+from limelight_export.surgery.subgraphs import all_nodes, drop_unread
 
 # Below this many values, quantising the input costs more than the product. Speed-up by int8 for 16 to 197 rows:
 # 128 x 128 0.7 to 0.95, 128 x 256 0.9 to 1.2, 256 x 256 1.2 to 1.5.
@@ -84,7 +84,7 @@ def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
         nodes += _product(node, *rows[node.input[0]], matrices[digest])
     del graph.node[:]
     graph.node.extend(nodes)
-    _drop_unused(graph)
+    drop_unread(graph, _RESHAPING)  # float32 weights, and the nodes that reshaped them
     return copy
 
 
@@ -219,21 +219,6 @@ def _product(node: onnx.NodeProto, integers: str, most: str, matrix: _Quantised)
     yield helper.make_node("Mul", [scaled, most], [unbiased if bias else result])
     if bias:
         yield helper.make_node("Add", [unbiased, bias], [result])
-
-
-def _drop_unused(graph: onnx.GraphProto) -> None:
-    """Drop float32 weights, and the nodes that reshaped them, which nothing reads any more."""
-    while True:
-        read = {name for node in all_nodes(graph) for name in node.input} | {each.name for each in graph.output}
-        kept = [node for node in graph.node if node.op_type not in _RESHAPING or read.intersection(node.output)]
-        if len(kept) == len(graph.node):
-            break
-        del graph.node[:]
-        graph.node.extend(kept)
-    read |= {each.name for each in graph.input}  # the defaults of optional inputs stay
-    weights = [each for each in graph.initializer if each.name in read]
-    del graph.initializer[:]
-    graph.initializer.extend(weights)
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: float) -> float:

@@ -1,12 +1,15 @@
-"""Weights outside the graph's file: a protobuf message, and so an .onnx file, ends at 2 GB."""
+"""Weights outside a graph's file: those that several graphs of a bundle have stand once, and a file ends at 2 GB."""
 
+import hashlib
 import math
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
 from onnx import helper
 
+_FILE = "weights.data"
 # Largest weights inside a graph's file; the rest of the graph must fit into 2 GiB with them.
 MAX_EMBEDDED_BYTES = 2**31 - 2**26
 # Tensors start at page boundaries, so that they can be mapped; smaller tensors stay in the graph.
@@ -18,36 +21,63 @@ def is_large(model: onnx.ModelProto) -> bool:
     return sum(map(_size, model.graph.initializer)) > MAX_EMBEDDED_BYTES
 
 
-def graph_files(file: str, model: onnx.ModelProto, scratch: Path) -> dict[str, bytes | Path]:
-    """Return the files of a graph by file name.
+def graph_files(graphs: Mapping[str, onnx.ModelProto], scratch: Path) -> dict[str, bytes | Path]:
+    """Return the files of graphs by file name: of weights that several of them have, or a large one has, one beside.
 
     Args:
-        file: name of the graph's file, such as `model.onnx`.
-        scratch: folder for the weights of a large graph, such as `model.data`.
+        graphs: by name of the file, such as `model.onnx`.
+        scratch: folder for the file of weights.
     """
-    if not is_large(model):
-        return {file: model.SerializeToString(deterministic=True)}
-    data = str(Path(file).with_suffix(".data"))
-    external: dict[str, onnx.TensorProto] = {}
-    with (scratch / data).open("wb") as written:
-        for tensor in model.graph.initializer:
-            if _size(tensor) < _PAGE or not tensor.HasField("raw_data"):
-                continue
-            written.write(bytes(-written.tell() % _PAGE))
-            external[tensor.name] = _reference(tensor, data, written.tell())
-            written.write(tensor.raw_data)
-    return {file: _replace_initializers(model, external).SerializeToString(deterministic=True), data: scratch / data}
+    external = _external_digests(graphs)
+    if not any(external.values()):
+        return {file: model.SerializeToString(deterministic=True) for file, model in graphs.items()}
+    files: dict[str, bytes | Path] = {_FILE: scratch / _FILE}
+    offsets: dict[bytes, int] = {}
+    with (scratch / _FILE).open("wb") as written:
+        for file, model in graphs.items():
+            replaced: dict[str, onnx.TensorProto] = {}
+            for tensor in model.graph.initializer:
+                digest = external[file].get(tensor.name)
+                if digest is None:
+                    continue
+                if digest not in offsets:
+                    written.write(bytes(-written.tell() % _PAGE))
+                    offsets[digest] = written.tell()
+                    written.write(tensor.raw_data)
+                replaced[tensor.name] = _reference(tensor, offsets[digest])
+            files[file] = _replace_initializers(model, replaced).SerializeToString(deterministic=True)
+    return files
+
+
+def _external_digests(graphs: Mapping[str, onnx.ModelProto]) -> dict[str, dict[str, bytes]]:
+    """Return the digests of the weights that lie outside their graph, by graph and name."""
+    large = {file: is_large(model) for file, model in graphs.items()}
+    if len(graphs) == 1 and not any(large.values()):
+        return {file: {} for file in graphs}
+    digests = {
+        file: {
+            tensor.name: hashlib.sha256(tensor.raw_data).digest()
+            for tensor in model.graph.initializer
+            if _size(tensor) >= _PAGE and tensor.HasField("raw_data")
+        }
+        for file, model in graphs.items()
+    }
+    having = Counter(digest for own in digests.values() for digest in set(own.values()))
+    return {
+        file: {name: digest for name, digest in own.items() if large[file] or having[digest] > 1}
+        for file, own in digests.items()
+    }
 
 
 def _size(tensor: onnx.TensorProto) -> int:
     return math.prod(tensor.dims) * int(helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
 
 
-def _reference(tensor: onnx.TensorProto, file: str, offset: int) -> onnx.TensorProto:
-    """Return a tensor that refers to its data in a file."""
+def _reference(tensor: onnx.TensorProto, offset: int) -> onnx.TensorProto:
+    """Return a tensor that refers to its data in the file of weights."""
     made = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
     made.data_location = onnx.TensorProto.EXTERNAL
-    for key, value in (("location", file), ("offset", str(offset)), ("length", str(_size(tensor)))):
+    for key, value in (("location", _FILE), ("offset", str(offset)), ("length", str(_size(tensor)))):
         made.external_data.add(key=key, value=value)
     return made
 

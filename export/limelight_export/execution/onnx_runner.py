@@ -63,7 +63,7 @@ class GraphSession:
 
     def _open(self, ort: ModuleType, options: Any) -> Any:
         with TemporaryDirectory() as scratch:  # a large graph is loaded from files
-            files = graph_files(self.graph.file, self.graph.model, Path(scratch))
+            files = graph_files({self.graph.file: self.graph.model}, Path(scratch))
             loaded: bytes | Path | str = files[self.graph.file]
             if len(files) > 1:
                 (Path(scratch) / self.graph.file).write_bytes(files[self.graph.file])  # type: ignore[arg-type]

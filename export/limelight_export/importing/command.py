@@ -28,6 +28,10 @@ _References = Annotated[
     ),
 ]
 
+_NoInterventions = Annotated[
+    bool, typer.Option("--no-interventions", help="Leave out the graph whose attention requests can change.")
+]
+
 
 @importing.callback()
 def _importing() -> None:
@@ -94,10 +98,7 @@ def import_hf(
         bool,
         typer.Option("--half-weights", help="Store weights as float16, which halves the files; compute in float32."),
     ] = False,
-    interventions: Annotated[
-        bool,
-        typer.Option("--interventions", help="Add a graph whose attention requests can change; the files double."),
-    ] = False,
+    no_interventions: _NoInterventions = False,
 ) -> None:
     """Import a Hugging Face checkpoint, and verify that its answers and maps equal those of transformers."""
     _require("transformers", "torch", "onnx_ir", "onnxscript", "safetensors")
@@ -126,7 +127,7 @@ def import_hf(
             version=version,
             precision=precision,
             half_weights=half_weights,
-            interventions=interventions,
+            interventions=not no_interventions,
             report=_stopwatch(),
         )
     within = "" if precision is Precision.FLOAT32 else f", within the tolerances fitted for {precision}"
@@ -166,12 +167,15 @@ def import_onnx_file(
         typer.Option(help="Softmax node or value inside the file whose map becomes an output; * stands for any part."),
     ] = None,
     version: Annotated[int, typer.Option(min=0, help="Version to write; 0 for the next one.")] = 0,
+    no_interventions: _NoInterventions = False,
 ) -> None:
     """Make a bundle of an ONNX file, and verify that its answers equal the file's."""
     with _one_line_errors(file):
         from limelight_export.importing.onnx_file.importing import OnnxImport, import_onnx
 
-        folder = import_onnx(OnnxImport(file, card, samples, expose or (), references), repository, version=version)
+        folder = import_onnx(
+            OnnxImport(file, card, samples, expose or (), references, not no_interventions), repository, version=version
+        )
     _say(f"{folder.path}: answers equal {file.name}'s")
     for each in folder.bundle.parity:
         _say(f"  {parity_line(each)}")

@@ -19,10 +19,13 @@ from limelight_export.surgery.fused_attention import FUSED_FROM, FUSED_OPERATOR
 from limelight_export.surgery.node_builder import NodeBuilder
 from limelight_export.surgery.optional_maps import OptionalMap
 from limelight_export.surgery.subgraphs import subgraphs
-from limelight_models.attention.export_markers import DOMAIN, OPERATOR
+from limelight_models.attention.export_markers import OPERATOR
+from limelight_models.export_names import DOMAIN, INTERVENTION
 
 # Half of the lowest float: adding a score keeps it finite, in half precision too.
 _MASKED_SCORE = np.float32(np.finfo(np.float32).min / 2)
+# An intervention gives no weight to a key whose score gets such an addition or a lower one.
+_NO_WEIGHT = np.float32(-1e4)
 _CONTRIB_DOMAIN = "com.microsoft"
 _BOOL, _FLOAT = onnx.TensorProto.BOOL, onnx.TensorProto.FLOAT
 
@@ -65,17 +68,18 @@ class _Masking:
 
 
 def expand_attention(
-    model: onnx.ModelProto, maps: Mapping[str, Sequence[int]], max_axis_size: int
+    model: onnx.ModelProto, maps: Mapping[str, Sequence[int]], max_axis_size: int, *, intervenes: bool = False
 ) -> dict[str, OptionalMap]:
     """Replace every attention marker of a model, in place.
 
     Args:
         maps: outputs that become optional where they can, with their shapes; 0 for an axis that varies.
         max_axis_size: the most queries or keys; 0 for no limit.
+        intervenes: compute all weights whole, behind a marker of `limelight_export.surgery.interventions`.
     Returns: the optional maps. Their inputs and outputs are not declared yet.
     """
     optional_maps: dict[str, OptionalMap] = {}
-    found = _expand_graph(model.graph, maps, max_axis_size, optional_maps)
+    found = _expand_graph(model.graph, maps, max_axis_size, optional_maps, intervenes=intervenes)
     for graph in subgraphs(model.graph.node):
         found = _expand_graph(graph, {}, max_axis_size, optional_maps) or found
     kept = [each for each in model.opset_import if each.domain not in (DOMAIN, _CONTRIB_DOMAIN)]
@@ -85,7 +89,12 @@ def expand_attention(
 
 
 def _expand_graph(
-    graph: onnx.GraphProto, maps: Mapping[str, Sequence[int]], max_axis_size: int, optional_maps: dict[str, OptionalMap]
+    graph: onnx.GraphProto,
+    maps: Mapping[str, Sequence[int]],
+    max_axis_size: int,
+    optional_maps: dict[str, OptionalMap],
+    *,
+    intervenes: bool = False,
 ) -> bool:
     nodes = list(graph.node)
     if not any(_is_marker(node) for node in nodes):
@@ -97,7 +106,7 @@ def _expand_graph(
         for each in nodes
         if each.op_type == "Transpose" and [*each.attribute[0].ints] == [0, 2, 1, 3]
     }
-    shared = _MaskCache(shapes, max_axis_size)
+    shared = _MaskCache(shapes, max_axis_size, fuses=not intervenes)
     boolean_masks = BooleanMasks(graph)
     biases: dict[str, tuple[str, Sequence[int | str]]] = {}  # biases of optional maps: name of the output, and its axes
     del graph.node[:]
@@ -110,7 +119,9 @@ def _expand_graph(
         if marker.added and not marker.mask and marker.added in boolean_masks:
             marker = replace(marker, mask=shared.boolean(builder, marker.added), added="")
         masking = shared.masking(builder, marker)
-        if marker.weights in maps and not used[marker.weights]:
+        if intervenes:
+            _add_intervened(builder, marker, masking)
+        elif marker.weights in maps and not used[marker.weights]:
             if marker.added:  # a bias that is large itself, and whose zeros do not tell what is masked
                 optional_map = OptionalMap.without_projections(marker.weights)
             else:
@@ -147,8 +158,8 @@ def _output_if_any(name: str, gates: Sequence[str], output: str) -> Sequence[onn
 class _MaskCache:
     """Builds the nodes that markers with one mask, one addition and the same sizes share, once."""
 
-    def __init__(self, shapes: dict[str, Sequence[int | str]], max_axis_size: int) -> None:
-        self._shapes, self._max_axis_size = shapes, max_axis_size
+    def __init__(self, shapes: dict[str, Sequence[int | str]], max_axis_size: int, *, fuses: bool) -> None:
+        self._shapes, self._max_axis_size, self._fuses = shapes, max_axis_size, fuses
         self._made: dict[object, str] = {}
 
     def masking(self, builder: NodeBuilder, marker: _AttentionMarker) -> _Masking:
@@ -187,7 +198,8 @@ class _MaskCache:
 
     def _fused(self, builder: NodeBuilder, marker: _AttentionMarker) -> str:
         lengths = [self._shapes.get(name, (0, 0, name))[2] for name in (marker.query, marker.key)]
-        if any((each if isinstance(each, int) else self._max_axis_size or FUSED_FROM) < FUSED_FROM for each in lengths):
+        most = [each if isinstance(each, int) else self._max_axis_size or FUSED_FROM for each in lengths]
+        if not self._fuses or min(most) < FUSED_FROM:
             return ""
         return self._cached((marker.mask, "fused", *lengths), lambda: self._fused_pays(builder, marker))
 
@@ -265,6 +277,25 @@ def _context(builder: NodeBuilder, marker: _AttentionMarker, masking: _Masking) 
 
 def _eager(builder: NodeBuilder, marker: _AttentionMarker, masking: _Masking, *, whole: bool) -> Sequence[str]:
     """Build context vectors and weights. Without `whole`, weights of queries with no key are wrong."""
+    weights = _weights(builder, marker, masking, whole=whole)
+    context = builder.add("MatMul", weights, marker.value)
+    if masking.has_keys and not whole:
+        context = builder.add("Mul", context, masking.has_keys)
+    return context, weights
+
+
+def _add_intervened(builder: NodeBuilder, marker: _AttentionMarker, masking: _Masking) -> None:
+    """Build context vectors and weights under the marker's names, with an intervention marker behind the weights."""
+    weights, mask = _weights(builder, marker, masking, whole=True), marker.mask
+    if not mask and marker.added:
+        mask = builder.add("Greater", marker.added, builder.constant(_NO_WEIGHT))
+    factor = f"{marker.weights}:factor"
+    inputs, outputs = [weights, *filter(None, [mask])], [marker.weights, factor]
+    builder.nodes.append(helper.make_node(INTERVENTION, inputs, outputs, domain=DOMAIN, heads=marker.heads))
+    builder.add("Mul", builder.add("MatMul", marker.weights, marker.value), factor, output=marker.context)
+
+
+def _weights(builder: NodeBuilder, marker: _AttentionMarker, masking: _Masking, *, whole: bool) -> str:
     # ONNX Runtime fuses scaling and transposition of this form into the product.
     query = builder.add("Mul", marker.query, builder.constant(marker.scale))
     scores = builder.add("MatMul", query, builder.add("Transpose", marker.key, perm=[0, 1, 3, 2]))
@@ -273,10 +304,7 @@ def _eager(builder: NodeBuilder, marker: _AttentionMarker, masking: _Masking, *,
     weights = builder.add("Softmax", scores, axis=-1)
     if masking.has_keys and whole:
         weights = builder.add("Mul", weights, masking.has_keys)
-    context = builder.add("MatMul", weights, marker.value)
-    if masking.has_keys and not whole:
-        context = builder.add("Mul", context, masking.has_keys)
-    return context, weights
+    return weights
 
 
 def _fused(builder: NodeBuilder, marker: _AttentionMarker) -> str:

@@ -14,7 +14,7 @@ from limelight_export.surgery.derived_sizes import equals_size
 from limelight_export.surgery.gated_outputs import attach_outputs, declare_gates, detach_outputs
 from limelight_export.surgery.graph_values import PRODUCER, set_shape, strip_metadata
 from limelight_export.surgery.intervention_inputs import Intervention, declare_intervention
-from limelight_export.surgery.interventions import expand_interventions
+from limelight_export.surgery.interventions import drop_interventions, expand_interventions
 from limelight_export.surgery.optional_maps import OptionalMap, declare_optional_map
 from limelight_export.surgery.token_packing import expand_token_packing
 
@@ -48,7 +48,7 @@ def finalise(
     Args:
         max_axis_size: as `limelight_export.interface.max_axis_size` gives it.
         optional_map_axes: as `limelight_export.interface.optional_map_axes` gives it.
-        intervened_maps: outputs that may be intervened on, of a graph that was traced for that.
+        intervened_maps: outputs that may be intervened on, of a graph for that.
         gated: outputs that hold values only where a run requests them.
         derived: those of them that are made of maps.
     Raises:
@@ -58,8 +58,10 @@ def finalise(
     strip_metadata(proto)
     shapes = {name: [axis if isinstance(axis, int) else 0 for axis in axes] for name, axes in optional_map_axes.items()}
     detached = detach_outputs(proto, derived)  # else maps would seem to be read, and be computed for every run
+    if not intervened_maps:
+        drop_interventions(proto)
+    optional_maps = expand_attention(proto, shapes, max_axis_size, intervenes=bool(intervened_maps))
     interventions = expand_interventions(proto, intervened_maps) if intervened_maps else {}
-    optional_maps = expand_attention(proto, shapes, max_axis_size)
     packed = expand_token_packing(proto)
     detached += detach_outputs(proto, [name for name in gated if name not in derived])
     attach_outputs(proto, detached, optional_maps)

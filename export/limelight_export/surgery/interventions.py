@@ -9,17 +9,20 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from limelight_export.interface import IntervenedMap
 from limelight_export.surgery.intervention_inputs import Intervention
 from limelight_export.surgery.node_builder import NodeBuilder
-from limelight_models.attention.export_markers import DOMAIN, EDGE_INTERVENTION, INTERVENTION
+from limelight_export.surgery.subgraphs import drop_unread, rename_reads, subgraphs
+from limelight_models.export_names import DOMAIN, EDGE_INTERVENTION, INTERVENTION
 
 _FLOAT = onnx.TensorProto.FLOAT
 # Operators that leave a tensor's numbers as they are, and their order: Gather takes an axis of size 1 away, Mul what
 # queries have that are padding. What else they do shows where interventions are verified.
-_SAME_ORDER = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Gather", "Mul"})
+_SAME_ORDER = frozenset({"Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Gather", "Mul"})
+# What the names of the nodes that change weights begin with.
+CHANGING = "intervention:"
 _TINY = np.float32(1e-30)
 _ONE = numpy_helper.from_array(np.ones(1, np.float32))
 
@@ -56,11 +59,27 @@ def expand_interventions(model: onnx.ModelProto, maps: Mapping[str, IntervenedMa
         else:
             found[name] = Intervention.of(name)
             _change(builder, node, found[name], maps[name].nested)
+        if name is not None:
+            for number, each in enumerate(builder.nodes):
+                each.name = f"{CHANGING}{name}:{number}"
         model.graph.node.extend(builder.nodes)
+    for graph in subgraphs(model.graph.node):  # of a loop's body the weights are no output
+        _drop_markers(graph)
+    _drop_domain(model)
+    return {name: found[name] for name in maps if name in found}
+
+
+def drop_interventions(model: onnx.ModelProto) -> None:
+    """Drop every intervention marker of a model, in place: the model is as if it had been exported without them."""
+    for graph in (model.graph, *subgraphs(model.graph.node)):
+        _drop_markers(graph)
+    _drop_domain(model)
+
+
+def _drop_domain(model: onnx.ModelProto) -> None:
     kept = [each for each in model.opset_import if each.domain != DOMAIN]
     del model.opset_import[:]
     model.opset_import.extend(kept)
-    return {name: found[name] for name in maps if name in found}
 
 
 def _marker_of(name: str, makers: Mapping[str, onnx.NodeProto], heads: int) -> onnx.NodeProto | None:
@@ -165,6 +184,42 @@ def _padded(builder: NodeBuilder, name: str, shape: str) -> str:
     missing = builder.add("Sub", shape, builder.add("Shape", name))
     pads = builder.add("Concat", builder.integers(0, 0, 0, 0), missing, axis=0)
     return builder.add("Pad", name, pads)
+
+
+def _drop_markers(graph: onnx.GraphProto) -> None:
+    """Drop markers, the products with their factors, and what only they read: the graph is as without them."""
+    sources: dict[str, str] = {}
+    factors: set[str] = set()
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        node.input[:] = [sources.get(name, name) for name in node.input]
+        if _is_marker(node):
+            sources[node.output[0]] = node.input[0]
+            if node.op_type == EDGE_INTERVENTION:  # puts out weights that are multiplied by factors
+                sources[node.output[1]] = node.input[0]
+            else:
+                factors.add(node.output[1])
+        elif node.op_type == "Mul" and not factors.isdisjoint(node.input):
+            (sources[node.output[0]],) = (name for name in node.input if name not in factors)
+        else:
+            nodes.append(node)
+    if not sources:
+        return
+    del graph.node[:]
+    graph.node.extend(nodes)
+    rename_reads(graph, sources)
+    made = {name: node for node in graph.node for name in node.output}
+    outputs = {each.name for each in graph.output}
+    for name in sorted(outputs & sources.keys()):
+        source = sources[name]
+        if source in made and source not in outputs:
+            node = made.pop(source)
+            node.output[:] = [name if each == source else each for each in node.output]
+            rename_reads(graph, {source: name})
+            sources |= {each: name for each, other in sources.items() if other == source}
+        else:
+            graph.node.append(helper.make_node("Identity", [source], [name], f"node_{name}"))
+    drop_unread(graph)
 
 
 def _pass_on(builder: NodeBuilder, node: onnx.NodeProto) -> None:

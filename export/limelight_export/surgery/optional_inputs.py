@@ -8,6 +8,9 @@ from limelight_bundle.values import Array
 from limelight_export.interface import Axes
 from limelight_export.surgery.subgraphs import rename_reads
 
+# What the name of the node that reads an optional input ends with.
+READER = ":reader"
+
 
 def declare_optional_input(model: onnx.ModelProto, name: str, default: Array, axes: Axes) -> None:
     """Add an input with a default to a graph, in place.
@@ -21,5 +24,5 @@ def declare_optional_input(model: onnx.ModelProto, name: str, default: Array, ax
     read = f"{name}:read"
     rename_reads(graph, {name: read})
     # Of a value with itself: a node that no optimiser removes.
-    same = helper.make_node("Or" if default.dtype == np.bool_ else "Max", [name, name], [read], name=f"{name}:reader")
+    same = helper.make_node("Or" if default.dtype == np.bool_ else "Max", [name, name], [read], name=f"{name}{READER}")
     graph.node.insert(0, same)

@@ -1,6 +1,6 @@
 """Graphs inside the nodes of graphs: branches and loops."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import onnx
 
@@ -29,3 +29,23 @@ def rename_reads(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
     for each in subgraphs(graph.node):
         for value in each.output:
             value.name = names.get(value.name, value.name)
+
+
+def drop_unread(graph: onnx.GraphProto, operators: Collection[str] = ()) -> None:
+    """Drop the nodes and initializers of a graph that nothing reads. operators: of the nodes; none for all."""
+    while True:
+        read = {name for node in all_nodes(graph) for name in node.input} | {each.name for each in graph.output}
+        read |= {each.name for inner in subgraphs(graph.node) for each in inner.output}
+        kept = [
+            node
+            for node in graph.node
+            if (operators and node.op_type not in operators) or read.intersection(node.output)
+        ]
+        if len(kept) == len(graph.node):
+            break
+        del graph.node[:]
+        graph.node.extend(kept)
+    read |= {each.name for each in graph.input}  # the defaults of optional inputs stay
+    weights = [each for each in graph.initializer if each.name in read]
+    del graph.initializer[:]
+    graph.initializer.extend(weights)

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 
 from limelight_export.surgery.node_builder import NodeBuilder
-from limelight_models.attention.export_markers import DOMAIN
 from limelight_models.attention.token_packing import PACK, PACK_HEADS, UNPACK, UNPACK_HEADS
+from limelight_models.export_names import DOMAIN
 
 _INT64 = onnx.TensorProto.INT64
 

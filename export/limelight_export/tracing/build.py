@@ -83,9 +83,6 @@ def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> 
     maps = intervened_maps(card) if interventions else {}
     if not maps:
         return [main]
-    traced = trace(
-        module, arguments, inputs, [spec.name for spec in outputs], max_batch_sizes(card), interventions=True
-    )
     changed = finalise(
         traced,
         inputs,

@@ -6,7 +6,6 @@ between the parts. Names are restored after the cut.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 import onnx_ir
@@ -57,20 +56,7 @@ def build_generation_graphs(model: Network, card: Card, *, interventions: bool =
         ExportError: a part cannot be exported or cut out, or an output differs from the card.
     """
     example = _ExampleRuns(PyTorchGenerationRunner(model, card))
-    graphs = _traced_graphs(example)
-    maps = intervened_maps(card) if interventions else {}
-    for each in _traced_graphs(example, maps) if maps else ():
-        if each.interventions:
-            name = intervened_name(each.name)
-            graphs.append(replace(each, name=name, file=f"{name}.onnx"))
-    return graphs
-
-
-def _traced_graphs(
-    example: "_ExampleRuns", maps: Mapping[str, IntervenedMap] = MappingProxyType({})
-) -> list[ExportedGraph]:
-    """Trace every part. maps: those that may be intervened on; none for graphs without."""
-    runner, card = example.runner, example.runner.card
+    runner = example.runner
     generation = runner.generation
     read = accepted_arguments(runner.model.step, [spec.name for spec in example.step_inputs[1:]])
     step_inputs = [example.step_inputs[0], *(spec for spec in example.step_inputs[1:] if spec.name in read)]
@@ -85,7 +71,7 @@ def _traced_graphs(
         arguments += [example.prefilled[0][spec.name] for spec in example.prefill_inputs]
         outputs += [_PREFILL_PREFIX + spec.name for spec in example.prefill_outputs]
         modules.append(_prefill_part(example))
-    if lens := generation.lens and not maps:
+    if lens := generation.lens:
         specs += _add_prefix(example.lens_inputs, _LENS_PREFIX)
         arguments += [example.read[spec.name] for spec in example.lens_inputs]
         outputs += [_LENS_PREFIX + spec.name for spec in example.lens_outputs]
@@ -97,11 +83,16 @@ def _traced_graphs(
         specs,
         outputs,
         {prefix + axis: size for prefix in ("", _STEP_PREFIX, _PREFILL_PREFIX) for axis, size in largest.items()},
-        interventions=bool(maps),
     )
+    changed: list[ExportedGraph] = []
 
     def part(name: str, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], prefix: str = "") -> ExportedGraph:
-        return _extract_graph(traced, card, name, inputs, outputs, maps, prefix=prefix)
+        names = {spec.name for spec in outputs}
+        if maps := {name: each for name, each in intervened_maps(card).items() if interventions and name in names}:
+            made = _extract_graph(traced, card, name, inputs, outputs, maps, prefix=prefix)
+            if made.interventions:
+                changed.append(made)
+        return _extract_graph(traced, card, name, inputs, outputs, {}, prefix=prefix)
 
     graphs = [part(generation.step, step_inputs, example.step_outputs, _STEP_PREFIX)]
     if generation.prefill:
@@ -114,7 +105,11 @@ def _traced_graphs(
         needed |= {each.name for each in (*raw_outputs(card), *card.description.maps)}
         encoded = [spec for spec in example.encoded if spec.name in needed]
         graphs.insert(0, part(generation.encoder, example.encode_inputs, encoded))
-    return graphs
+    names = [intervened_name(each.name) for each in changed]
+    return [
+        *graphs,
+        *(replace(each, name=name, file=f"{name}.onnx") for each, name in zip(changed, names, strict=True)),
+    ]
 
 
 def _encode_part(example: "_ExampleRuns") -> ModelPart:
@@ -325,7 +320,7 @@ def _extract_graph(
     """Cut one part out of the traced graph, and restore the names of its inputs and outputs.
 
     Args:
-        maps: of all parts, that may be intervened on, in a graph that was traced for that.
+        maps: that may be intervened on, in a graph for that; none for one without.
     """
     try:
         graph = onnx_ir.convenience.extract(
@@ -352,7 +347,7 @@ def _extract_graph(
         outputs,
         max_axis_size=max_axis_size(card),
         optional_map_axes={name: axes for name, axes in optional.items() if name in names},
-        intervened_maps={name: each for name, each in maps.items() if name in names},
+        intervened_maps=maps,
         gated=gated,
     )
     return ExportedGraph(

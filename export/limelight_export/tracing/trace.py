@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from limelight_export.errors import ExportError
 from limelight_export.interface import TensorSpec
-from limelight_models.attention.export_markers import intervening, marking
+from limelight_models.attention.export_markers import marking
 
 # The first operator set with Gelu as one operator. Attention (23) would hide the weights.
 OPSET = 20
@@ -28,8 +28,6 @@ def trace(
     specs: Sequence[TensorSpec],
     outputs: Sequence[str],
     maximum: dict[str, int],
-    *,
-    interventions: bool = False,
 ) -> Any:
     """Trace a module of positional tensors to an `onnx_ir.Model`.
 
@@ -38,7 +36,6 @@ def trace(
             for one axis, and size 1 for a constant.
         specs: of the arguments, in order.
         maximum: largest size of each axis that varies, 0 for no limit.
-        interventions: mark weights for interventions.
     Raises:
         ExportError: PyTorch cannot export the module with these axes.
     """
@@ -58,7 +55,6 @@ def trace(
             _dynamic_recurrent_layers(),
             without_needless_work(),
             marking(),
-            intervening() if interventions else contextlib.nullcontext(),
             torch.no_grad(),
         ):
             program = torch.onnx.export(

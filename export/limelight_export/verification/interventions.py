@@ -1,5 +1,6 @@
 """Verification of graphs for interventions: they answer as the model does, and hold the weights that they are given."""
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,6 +12,7 @@ from limelight_bundle.interventions import BoundIntervention, Edges, bound_inter
 from limelight_bundle.maps import WEIGHTS
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array
+from limelight_export.errors import ExportError
 from limelight_export.execution.generation import forced_chooser, run_generation
 from limelight_export.execution.onnx_runner import GraphGenerationRunner, GraphSession
 from limelight_export.execution.random_inputs import RandomInputs, batch_sizes, collate_rows
@@ -18,34 +20,61 @@ from limelight_export.execution.reference import Reference
 from limelight_export.execution.row_answers import RowAnswer, generation_answer, single_pass_answers
 from limelight_export.exported_graph import ExportedGraph
 from limelight_export.interface import BATCH, map_binding
+from limelight_export.precision import Precision
 from limelight_export.surgery.intervention_inputs import Intervention
 from limelight_export.verification.comparison import Comparison
 from limelight_export.verification.verify import case_sizes, compare_random_rows
 from limelight_models.cards.card import Card
 
+logger = logging.getLogger(__name__)
+
 _ROWS, _STEPS = 3, 3
-_ALLOWED = 1e-5  # absolute difference of weights
+_PROBLEM = "its graph for interventions does not answer as the model does"
+# Absolute and relative difference of weights, which float16 rounds.
+_ALLOWED = {Precision.FLOAT16: (2e-3, 1e-2)}
+_ALLOWED_OTHERWISE = 1e-5, 1e-4
 _LEAST = 1e-30  # sum of a query's weights that is left to be multiplied
 # From the name of a graph for interventions and inputs that change it to the answers of rows.
 _Answer = Callable[[str, Mapping[str, Array]], list[RowAnswer]]
 
 
 def verified_interventions(
-    graphs: Sequence[ExportedGraph], reference: Reference, card: Card, comparison: Comparison
-) -> list[ExportedGraph]:
+    graphs: Sequence[ExportedGraph],
+    reference: Reference,
+    card: Card,
+    comparison: Comparison,
+    precision: Precision = Precision.FLOAT32,
+) -> tuple[list[ExportedGraph], str]:
     """Verify the graphs for interventions, and keep the interventions of the maps that they change as they should.
 
     Rows of several sizes share a batch; one of them replaces the weights of a map. Its map must be these weights, and
     the answers of the others must stay.
 
-    Returns: the graphs, without those for interventions of which no map is left.
-    Raises:
-        ExportError: without an intervention a graph's answers differ from the reference's.
+    Returns: the graphs, without those for interventions of which no map is left; and why there are none of these, where
+        they fail, or differ from the reference without an intervention.
     """
     changed = [graph for graph in graphs if graph.interventions]
     others = [graph for graph in graphs if not graph.interventions]
     if not changed:
-        return others
+        return others, ""
+    try:
+        kept = _kept(graphs, changed, reference, card, comparison, _ALLOWED.get(precision, _ALLOWED_OTHERWISE))
+    except ExportError as error:
+        logger.warning("the model takes no interventions: %s", error.message)
+        return others, _PROBLEM
+    changed = [_without(graph, kept) for graph in changed if not kept.keys().isdisjoint(graph.interventions)]
+    return [*others, *changed], ""
+
+
+def _kept(
+    graphs: Sequence[ExportedGraph],
+    changed: Sequence[ExportedGraph],
+    reference: Reference,
+    card: Card,
+    comparison: Comparison,
+    allowed: tuple[float, float],
+) -> dict[str, tuple[str, Intervention]]:
+    """Return the interventions that hold, by map, with their graph. Raises: ExportError."""
     random_inputs, (sizes, _) = RandomInputs(card, seed=3), case_sizes(card)
     rows = (
         random_inputs.rows_of_mixed_sizes(sizes, _ROWS) if sizes else random_inputs.rows({BATCH: _ROWS})
@@ -59,9 +88,16 @@ def verified_interventions(
         kept = {
             name: each
             for name, each in kept.items()
-            if _is_changed(partial(answer, each[0]), usual, batch, _bound(card, name, *each), of_steps=each[0] == step)
+            if _is_changed(
+                partial(answer, each[0]),
+                usual,
+                batch,
+                _bound(card, name, *each),
+                allowed,
+                of_steps=each[0] == step,
+            )
         }
-    return [*others, *(_without(graph, kept) for graph in changed if not kept.keys().isdisjoint(graph.interventions))]
+    return kept
 
 
 def _bound(card: Card, name: str, graph: str, inputs: Intervention) -> BoundIntervention:
@@ -117,6 +153,7 @@ def _is_changed(
     usual: Sequence[RowAnswer],
     rows: Sequence[Row],
     bound: BoundIntervention,
+    allowed: tuple[float, float],
     *,
     of_steps: bool,
 ) -> bool:
@@ -148,7 +185,10 @@ def _is_changed(
         for now, before in zip(answers[1:], usual[1:], strict=True):
             pairs += [(now.maps[key].weights, each.weights) for key, each in before.maps.items()]
             pairs += [(now.outputs[key], each) for key, each in before.outputs.items()]
-    return all(one.shape == other.shape and np.allclose(one, other, rtol=1e-4, atol=_ALLOWED) for one, other in pairs)
+    absolute, relative = allowed
+    return all(
+        one.shape == other.shape and np.allclose(one, other, rtol=relative, atol=absolute) for one, other in pairs
+    )
 
 
 def _multiplied(weights: Array, factors: Array, edges: Edges | None) -> Array:

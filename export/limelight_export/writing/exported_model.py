@@ -24,6 +24,8 @@ from limelight_export.verification.comparison import Comparison
 from limelight_export.writing.library_versions import library_versions
 from limelight_models.cards.card import Card
 
+LEFT_OUT = "the bundle was made with --no-interventions; make it without"
+
 
 @dataclass(frozen=True)
 class ExportedModel:
@@ -34,6 +36,7 @@ class ExportedModel:
         samples: the reference's answers to the examples, in order.
         comparison: the comparison of the graphs with the reference.
         held_out: inputs like those that a server will get, over which attention is observed.
+        unchangeable: why no map takes interventions, in one sentence; empty where some may.
     """
 
     description: model_pb2.ModelDescription
@@ -43,6 +46,7 @@ class ExportedModel:
     graphs: tuple[ExportedGraph, ...]
     comparison: Comparison
     held_out: tuple[Instance, ...] = ()
+    unchangeable: str = ""
 
 
 def write_exported(exported: ExportedModel, repository: Path, *, version: int = 0) -> BundleFolder:
@@ -56,8 +60,7 @@ def write_exported(exported: ExportedModel, repository: Path, *, version: int = 
     files: dict[str, bytes | Path] = {name: text.encode() for name, text in exported.card.files.items()}
     files[SAMPLES_FILE] = samples_file(rounded_samples(exported))
     with TemporaryDirectory() as scratch:
-        for graph in exported.graphs:
-            files |= graph_files(graph.file, graph.model, Path(scratch))
+        files |= graph_files({graph.file: graph.model for graph in exported.graphs}, Path(scratch))
         return write_bundle(repository, _bundle(exported), files, version=version)
 
 
@@ -87,6 +90,8 @@ def _bundle(exported: ExportedModel) -> bundle_pb2.Bundle:
             each.interventions.extend((values_pb2.INTERVENTION_KIND_HEAD_SCALES, values_pb2.INTERVENTION_KIND_WEIGHTS))
             if each.normalised:
                 each.interventions.append(values_pb2.INTERVENTION_KIND_KEY_FACTOR)
+        else:
+            each.no_interventions = _unchangeable(exported, each)
     bundle = card.bundle()
     bundle.description.CopyFrom(description)
     bundle.graphs.extend(_graph(each) for each in exported.graphs)
@@ -102,6 +107,17 @@ def _bundle(exported: ExportedModel) -> bundle_pb2.Bundle:
     observed = observed_attention(exported.graphs, card, exported.held_out)
     bundle.attention_references.extend(references(description.maps, observed))
     return bundle
+
+
+def _unchangeable(exported: ExportedModel, description: model_pb2.MapDescription) -> str:
+    """Say why a map takes no interventions."""
+    if exported.unchangeable:
+        return exported.unchangeable
+    if description.form != model_pb2.MAP_FORM_DENSE:
+        return "its weights are listed by edges"
+    if description.features:
+        return "its weights have features"
+    return "it is not the weights of one attention, as they are used"
 
 
 def _graph(graph: ExportedGraph) -> bundle_pb2.OnnxGraph:

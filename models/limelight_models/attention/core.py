@@ -14,7 +14,6 @@ from limelight_models.attention.context import Context
 from limelight_models.attention.errors import CombinationError, MissingContextError, ShapeError, require_axes
 from limelight_models.attention.export_markers import (
     can_be_marked,
-    is_intervening,
     is_marking,
     marked_attention,
     marked_weights,
@@ -137,9 +136,9 @@ class Attention(nn.Module):
 
     def marked(self, weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Weights as an intervention leaves them, and the factor of each head's context vectors [batch, head, 1, 1];
-        None where no graph for interventions is exported. For whoever combines the weights by itself.
+        None where no graph is exported. For whoever combines the weights by itself.
         """
-        if not is_intervening() or self.score.multidimensional:
+        if not is_marking() or self.score.multidimensional:
             return weights, None
         return marked_weights(weights, mask)
 

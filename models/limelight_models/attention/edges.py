@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from limelight_models.attention.errors import ShapeError
-from limelight_models.attention.export_markers import is_intervening, marked_edges
+from limelight_models.attention.export_markers import is_marking, marked_edges
 
 
 def softmax(scores: Tensor, query_index: Tensor, queries: int) -> Tensor:
@@ -37,9 +37,12 @@ def softmax(scores: Tensor, query_index: Tensor, queries: int) -> Tensor:
 def changed(weights: Tensor, query_index: Tensor, queries: int) -> tuple[Tensor, Tensor]:
     """Weights as an intervention leaves them, and the same times the factors of heads, by which values are summed.
 
-    Both are the weights themselves where no graph for interventions is exported. Shapes: as of `softmax`.
+    Both are the weights themselves where no graph is exported, and in a loop's body, which puts out no map. Shapes: as
+    of `softmax`.
     """
-    return marked_edges(weights, query_index, queries) if is_intervening() else (weights, weights)
+    if not is_marking() or torch.compiler.is_dynamo_compiling():
+        return weights, weights
+    return marked_edges(weights, query_index, queries)
 
 
 def sums(values: Tensor, query_index: Tensor, queries: int) -> Tensor:

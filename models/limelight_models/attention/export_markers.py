@@ -10,14 +10,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-DOMAIN = "limelight"
+from limelight_models.export_names import DOMAIN, EDGE_INTERVENTION, INTERVENTION
+
 OPERATOR = "DotAttention"
-INTERVENTION, EDGE_INTERVENTION = "Intervention", "EdgeIntervention"
-# An intervention gives no weight to a key whose score gets such a number or a lower one.
-_MASKED = -1e4
 
 _marking = False
-_intervening = False
 
 
 @contextlib.contextmanager
@@ -29,22 +26,6 @@ def marking() -> Iterator[None]:
         yield
     finally:
         _marking = before
-
-
-@contextlib.contextmanager
-def intervening() -> Iterator[None]:
-    """Mark weights that interventions can change in what is exported in this block; attention is computed whole."""
-    global _intervening
-    before, _intervening = _intervening, True
-    try:
-        yield
-    finally:
-        _intervening = before
-
-
-def is_intervening() -> bool:
-    """Tell whether weights are to be marked for interventions: not in the body of a loop, which puts out no map."""
-    return _intervening and torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
 
 
 def marked_weights(weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -98,8 +79,6 @@ def marked_attention(
         [batch, head, query, d_v], weights [batch, head, query, key]. A bias alone may hold -inf; beside a mask it is
         finite.
     """
-    if is_intervening():
-        return _whole_attention(query, key, value, mask, scale, bias)
     masks = [None if mask is None else mask[(None,) * (4 - mask.dim())], bias]
     while masks and masks[-1] is None:
         masks.pop()
@@ -112,23 +91,6 @@ def marked_attention(
         version=1,
     )
     return context_vectors, weights
-
-
-def _whole_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, bias: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    scores = scale * query @ key.transpose(-2, -1)
-    if mask is None and bias is not None:
-        attends = bias.amax(-1, keepdim=True) > -torch.inf
-        weights = (scores + torch.where(attends, bias, 0)).softmax(-1) * attends
-        mask = bias > _MASKED
-    elif mask is None:
-        weights = scores.softmax(-1)
-    else:  # half of the lowest float: with a bias added it stays finite
-        scores = scores if bias is None else scores + bias
-        weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min / 2).softmax(-1) * mask
-    changed, factor = marked_weights(weights, mask)
-    return changed @ value * factor, changed
 
 
 def can_be_marked(query: Tensor, key: Tensor, value: Tensor) -> bool:

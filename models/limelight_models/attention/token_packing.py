@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from limelight_models.attention.export_markers import DOMAIN, is_marking
+from limelight_models.attention.export_markers import is_marking
+from limelight_models.export_names import DOMAIN
 
 PACK, UNPACK, PACK_HEADS, UNPACK_HEADS = "Pack", "Unpack", "PackHeads", "UnpackHeads"
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from limelight_bundle.descriptions import ModelDescription
 from limelight_bundle.errors import BundleError, InputError, path_text
+from limelight_bundle.interventions import bound_interventions
 from limelight_bundle.maps import WEIGHTS, MapPart, MapWeights, map_key, map_quantities
 from limelight_bundle.preprocess import Preprocessor
 from limelight_bundle.reader import BundleFolder
@@ -30,7 +31,7 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
     """Answer every sample alone, all in one batch, and on every core, with every map, on the provider that will serve.
 
     Where parts of maps can be computed, the samples are answered again with some rows of each map, and with maps
-    computed from projections.
+    computed from projections; the first, where it takes interventions, with those that change nothing.
 
     Raises:
         BundleError: naming the sample, the difference and its size.
@@ -50,6 +51,9 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
     if model.projected:
         projected: dict[MapKey, MapPart] = dict.fromkeys(maps, MapPart(projected=True))
         queries[" from projections"] = replace(whole, parts=(projected,) * len(rows))
+    if usual := {each.scales: np.ones(each.heads, np.float32) for each in bound_interventions(folder.bundle).values()}:
+        changed = replace(rows[0], tensors={**rows[0].tensors, **usual})
+        queries[" by the graph for interventions"] = replace(whole, rows=(changed,))
     for how, query in queries.items():
         call = detached_call(model.seeded(query))
         jobs = model.jobs(call, itertools.count(), time.monotonic_ns())

@@ -19,7 +19,7 @@ from limelight_service.engine.runtime.chunks import Chunks, chunk_policy, chunk_
 from limelight_service.engine.runtime.description_checks import check_stated
 from limelight_service.engine.runtime.forward import Forward
 from limelight_service.engine.runtime.providers import Provider
-from limelight_service.engine.runtime.sessions import Session, Stated, open_session
+from limelight_service.engine.runtime.sessions import Session, Stated, open_sessions
 from limelight_service.engine.shapes import shape_of
 from limelight_service.engine.watch import RunLimit
 from limelight_service.ipc.boundary import GraphStatus
@@ -33,7 +33,7 @@ def open_model(
     """Load the graphs of a bundle that was read and checked.
 
     Args:
-        saved: a folder of the graphs as the runtime has packed them; where it is empty, they are put there.
+        saved: a folder with one of the graphs as the runtime has packed them, which is made where there is none.
 
     Raises:
         BundleError: the bundle does not fit together.
@@ -42,10 +42,7 @@ def open_model(
     bundle, policy = folder.bundle, policy_for(folder.bundle, provider, settings)
     overran = partial(observer.overran, bundle.description.name)
     limits = {graph.name: RunLimit(settings.max_run_seconds, overran) for graph in bundle.graphs}
-    sessions = {
-        graph.name: open_session(folder, graph, provider, limits[graph.name], saved and saved / str(number))
-        for number, graph in enumerate(bundle.graphs)
-    }
+    sessions = open_sessions(folder, provider, limits, saved and saved / "graphs")
     stated = {name: each.stated() for name, each in sessions.items()}
     check_stated(bundle, stated)
     description, runner = bundle.description, _runner(folder, sessions, observer, policy)

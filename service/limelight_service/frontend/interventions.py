@@ -394,10 +394,12 @@ def _bound(
     if asked.change is Change.NONE:
         raise InputError(asked.field, "has no change; set one of head_scales, weights, uniform, key_factor")
     if asked.map not in bound:
+        reason = descriptions[asked.map].no_interventions
+        reason = f": {reason}" if reason else ""
         others = f"; {', '.join(bound)} of this model take them" if bound else ""
         raise InputError(
             (*asked.field, asked.change.value),
-            f"does not apply to {asked.map}, which takes no interventions{others}",
+            f"does not apply to {asked.map}, which takes no interventions{reason}{others}",
         )
     if asked.change is Change.KEY_FACTOR and not descriptions[asked.map].normalised:
         raise InputError(

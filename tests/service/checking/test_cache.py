@@ -189,11 +189,11 @@ def test_packed_weights_are_kept_and_used_unless_somebody_changed_them(
     for _ in range(2):
         found = passes(cached, folder.path)
         assert found.saved_weights is not None
-        assert (found.saved_weights / "0" / "graph.onnx").is_file()
+        assert (found.saved_weights / "graphs" / "0.onnx").is_file()
         model = open_model(found.folder(folder.path), PROVIDER, SETTINGS, NullObserver(), saved=found.saved_weights)
         check_samples(model, folder)
     assert counted.asked == 1
-    with (found.saved_weights / "0" / "graph.onnx").open("ab") as file:
+    with (found.saved_weights / "graphs" / "0.onnx").open("ab") as file:
         file.write(b"\0")
     passes(cached, folder.path)
     assert counted.asked == 2
@@ -248,7 +248,7 @@ def test_a_bit_that_turns_anywhere_in_what_is_kept_is_noticed_or_harmless(
     cached = Cached(counted, tmp_path / "cache", 2**30)
     expected = passes(cached, folder.path)
     files = sorted(each for each in cached._folder.rglob("*") if each.is_file())
-    assert {"verdict.json", "hashes.json", "graph.onnx"} <= {each.name for each in files}
+    assert {"verdict.json", "hashes.json", "0.onnx"} <= {each.name for each in files}
     (kept,), random = cached._folder.iterdir(), Random(0)
     for file in files:
         whole = file.read_bytes()

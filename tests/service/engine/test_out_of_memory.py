@@ -13,13 +13,13 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from limelight_service.engine.runtime.providers import Provider
-from limelight_service.engine.runtime.sessions import open_session
+from limelight_service.engine.runtime.sessions import open_sessions
 from limelight_service.errors import MemoryShortError
 from tests.kit import bundles
 
 folder = bundles.tiny(Path(sys.argv[1]))
 device = ("cpu", 0) if sys.argv[2] == "device" else None
-session = open_session(folder, folder.bundle.graphs[0], Provider("CPUExecutionProvider", 1, 1, device=device))
+session = open_sessions(folder, Provider("CPUExecutionProvider", 1, 1, device=device))["main"]
 
 def run(length):
     ids = np.full((1, length), 3)

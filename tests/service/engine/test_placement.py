@@ -17,7 +17,7 @@ from limelight_service.engine.opening import open_model
 from limelight_service.engine.runtime.device_graphs import put
 from limelight_service.engine.runtime.placement import Cut, cut_value
 from limelight_service.engine.runtime.providers import Provider
-from limelight_service.engine.runtime.sessions import Session, open_session
+from limelight_service.engine.runtime.sessions import Session, open_sessions
 from limelight_service.engine.types import Answer, MapKey, Query
 from limelight_service.observability.observer import NullObserver
 from limelight_service.settings import Settings
@@ -136,7 +136,7 @@ def test_a_cut_on_a_device_is_the_same_cut_of_an_array(
 
 
 def test_a_session_on_a_device_takes_views_and_gates(folders: dict[str, BundleFolder], device: Provider) -> None:
-    session = open_session(folders["tiny"], folders["tiny"].bundle.graphs[0], device)
+    session = open_sessions(folders["tiny"], device)["main"]
     ids = np.array([[3, 0, 4, 0, 5, 0]])[:, ::2]
     feeds = {"ids": ids, "mask": ids > 0}
     found = session.run(session.outputs, feeds)

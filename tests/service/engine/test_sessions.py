@@ -23,8 +23,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def answers(folder: BundleFolder) -> list[list[np.ndarray]]:
     """Outputs of both sessions of the classifier."""
-    graph = folder.bundle.graphs[0]
-    session = sessions.open_session(folder, graph, PROVIDER)
+    session = sessions.open_sessions(folder, PROVIDER)["main"]
     ids = np.array([[3, 4, 5, 6]])
     feeds = {"ids": ids, "mask": ids > 0}
     return [session.run(session.outputs, feeds, wide=wide) for wide in (False, True)]
@@ -62,7 +61,7 @@ def threads() -> int:
 
 def test_a_missing_arena_fails_no_run(folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Provider, "arena", "gpu:0")
-    session = sessions.open_session(folders["tiny"], folders["tiny"].bundle.graphs[0], PROVIDER)
+    session = sessions.open_sessions(folders["tiny"], PROVIDER)["main"]
     session._short.set()
     ids = np.array([[3, 4]])
     assert session.run(session.outputs, {"ids": ids, "mask": ids > 0})
@@ -72,8 +71,8 @@ def test_a_small_graph_keeps_no_threads(folders: dict[str, BundleFolder], monkey
     folder, many = folders["tiny"], Provider("CPUExecutionProvider", 2, 2, cores=8)
     gc.collect()  # sessions of other tests end here, not below
     before = threads()
-    kept = [sessions.open_session(folder, folder.bundle.graphs[0], many)]
+    kept = [sessions.open_sessions(folder, many)["main"]]
     assert threads() == before
     monkeypatch.setattr(sessions, "SMALLEST_WIDE", 0)
-    kept.append(sessions.open_session(folder, folder.bundle.graphs[0], many))
+    kept.append(sessions.open_sessions(folder, many)["main"])
     assert threads() >= before + 7

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from limelight_service.engine.runtime.arena import share_arena
 from limelight_service.engine.runtime.providers import Provider, runtime
-from limelight_service.engine.runtime.sessions import open_session
+from limelight_service.engine.runtime.sessions import open_sessions
 from limelight_service.platform.memory import give_back
 from tests.kit import bundles
 
@@ -30,7 +30,7 @@ def held():
 if sys.argv[2] == "shared":
     share_arena(runtime(), 2**30)
 folder = bundles.tiny(Path(sys.argv[1]))
-session = open_session(folder, folder.bundle.graphs[0], Provider("CPUExecutionProvider", 1, 1))
+session = open_sessions(folder, Provider("CPUExecutionProvider", 1, 1))["main"]
 before = held()
 ids = np.full((1, 3000), 3)
 session.run(("logits",), {"ids": ids, "mask": ids > 0})

@@ -16,7 +16,7 @@ from limelight_bundle.maps import Projected
 from limelight_service.engine.attention.half import as_half
 from limelight_service.engine.runtime.arena import share_arena
 from limelight_service.engine.runtime.providers import Provider, runtime
-from limelight_service.engine.runtime.sessions import open_session
+from limelight_service.engine.runtime.sessions import open_sessions
 from limelight_service.engine.runtime.projected_weights import some_weights
 from limelight_service.platform.memory import settle_allocation
 from tests.allocated import allocated
@@ -37,7 +37,7 @@ settle_allocation()
 if sys.argv[2] == "shared":
     share_arena(runtime(), 2**30)
 folder = bundles.tiny(Path(sys.argv[1]))
-session = open_session(folder, folder.bundle.graphs[0], Provider("CPUExecutionProvider", 1, 1))
+session = open_sessions(folder, Provider("CPUExecutionProvider", 1, 1))["main"]
 assert computed(8).shape == (4, 8, 8)
 before = rest()
 assert computed(1500).nbytes == 4 * 1500**2 * 2

@@ -152,7 +152,8 @@ def no_interventions(setting: Setting) -> str:
     if setting.model.task not in CHANGING:
         return f"answers of {setting.model.task} have no probabilities by class to compare"
     if not setting.changeable():
-        return "no map takes interventions; `limelight export --interventions` makes a bundle whose maps do"
+        reasons = dict.fromkeys(each.no_interventions for each in setting.maps if each.no_interventions)
+        return ": ".join(["no map takes interventions", *([" and ".join(reasons)] if reasons else [])])
     return ""
 
 

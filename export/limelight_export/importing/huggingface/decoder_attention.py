@@ -16,7 +16,7 @@ from torch.nn.functional import softmax
 
 from limelight_export.errors import ExportError
 from limelight_export.importing.huggingface.attention import repeat_heads, using_attention
-from limelight_models.attention.export_markers import is_intervening, is_marking, marked_attention, marked_weights
+from limelight_models.attention.export_markers import is_marking, marked_attention, marked_weights
 
 _DECODING = "limelight-decoding"
 # Arguments that change nothing at inference.
@@ -239,11 +239,11 @@ def _attend_whole(
 
 
 def _attend_changed(weights: Tensor, mask: Tensor, attend: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """Attend with weights [batch, head, query, key], which interventions change in an export for them.
+    """Attend with weights [batch, head, query, key], which interventions change in an export.
 
     Returns: context vectors [batch, head, query, d], and the weights as they are changed.
     """
-    if not is_intervening():
+    if not is_marking():
         return attend(weights), weights
     changed, factor = marked_weights(weights, mask)
     return attend(changed) * factor, changed

@@ -129,7 +129,7 @@ def import_checkpoint(
     version: int = 0,
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
-    interventions: bool = False,
+    interventions: bool = True,
     report: Callable[[str], None] = lambda stage: None,
 ) -> BundleFolder:
     """Import a checkpoint folder to REPOSITORY/<model>/<version>, verified against transformers' eager attention.

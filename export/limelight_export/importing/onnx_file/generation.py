@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from limelight_bundle.interventions import intervened_name
 from limelight_export.errors import ExportError
 from limelight_export.exported_graph import ExportedGraph
 from limelight_export.importing import cards
@@ -16,7 +17,7 @@ from limelight_export.importing.onnx_file.file import OnnxFile, read_onnx
 from limelight_export.importing.onnx_file.observing import Run, fixed_batch, observe
 from limelight_export.importing.onnx_file.pair_reference import TOKEN, PairReference, encoded_name, next_name
 from limelight_export.importing.onnx_file.reference import FileSession
-from limelight_export.importing.onnx_file.surgery import GraphPart, part_graph
+from limelight_export.importing.onnx_file.surgery import GraphPart, intervened_part, part_graph
 from limelight_export.interface import BATCH, TensorSpec, input_specs, map_spec
 from limelight_models.cards.inputs import Tokenizer
 from limelight_models.cards.labels import output_steps
@@ -30,7 +31,7 @@ class ImportedPair:
     """Two files that generate, as a bundle's card and graphs, and as their own reference."""
 
     card: ImportedCard
-    graphs: tuple[ExportedGraph, ExportedGraph]
+    graphs: tuple[ExportedGraph, ...]
     reference: PairReference
 
 
@@ -166,7 +167,7 @@ def _written(generation: Generation, seen: _Observations, tokenizer: Tokenizer) 
 
 def _graphs(
     encoder: OnnxFile, step: OnnxFile, complete: ImportedCard, generation: Generation, seen: _Observations
-) -> tuple[ExportedGraph, ExportedGraph]:
+) -> tuple[ExportedGraph, ...]:
     card = complete.card
     inputs = [each for each in input_specs(card) if each.name in complete.inputs]
     passed = {name: source for name, source in generation.constants.items() if source in encoder.inputs}
@@ -214,4 +215,6 @@ def _graphs(
         maps={name: (source, maps[name]) for name, source in complete.maps.items() if name in of_step},
         squeezed=True,
     )
-    return part_graph(encoder, first), part_graph(step, second)
+    parts = (encoder, first), (step, second)
+    changed = [intervened_part(file, part, intervened_name(part.name), card) for file, part in parts]
+    return *(part_graph(file, part) for file, part in parts), *(graph for each in changed for graph in each)

@@ -25,15 +25,16 @@ from limelight_export.importing.onnx_file.file import OnnxFile, read_onnx
 from limelight_export.importing.onnx_file.generation import import_pair
 from limelight_export.importing.onnx_file.observing import fixed_batch, observe
 from limelight_export.importing.onnx_file.reference import FileReference, FileSession
-from limelight_export.importing.onnx_file.surgery import bundle_graph
+from limelight_export.importing.onnx_file.surgery import bundle_graphs
 from limelight_export.importing.references import read_references
 from limelight_export.precision import Precision
 from limelight_export.verification.compare_samples import compare_samples
 from limelight_export.verification.comparison import Comparison
 from limelight_export.verification.fitted_tolerances import FittingComparison
+from limelight_export.verification.interventions import verified_interventions
 from limelight_export.verification.samples import answer_examples
 from limelight_export.verification.verify import compare_random_rows, verify
-from limelight_export.writing.exported_model import ExportedModel, write_exported
+from limelight_export.writing.exported_model import LEFT_OUT, ExportedModel, write_exported
 from limelight_models.cards.card import Card
 
 # Random rows to which the tolerances of a file in half precision are fitted.
@@ -47,6 +48,7 @@ class OnnxImport:
     Attributes:
         samples: an .npz file of inputs, with or without outputs; None for the card's examples.
         references: a file of inputs over which attention is observed (see `read_references`); None for none.
+        interventions: add a graph whose attention requests can change, over the same weights.
         expose: names of Softmax nodes or values inside the file whose map becomes an output; `*` stands for any part.
     """
 
@@ -55,6 +57,7 @@ class OnnxImport:
     samples: Path | None = None
     expose: Sequence[str] = ()
     references: Path | None = None
+    interventions: bool = True
 
 
 def import_onnx(wanted: OnnxImport, repository: Path, *, version: int = 0) -> BundleFolder:
@@ -87,7 +90,7 @@ def _exported(file: OnnxFile, stated: CardFile, wanted: OnnxImport) -> ExportedM
     card = _with_exposed(card, exposed, observed)
     complete = complete_card(card, observed, _origin(file, stated, wanted))
     reference = FileReference(session, complete)
-    return _verified(reference, complete.card, (bundle_graph(file, complete),), stated, wanted)
+    return _verified(reference, complete.card, tuple(bundle_graphs(file, complete)), stated, wanted)
 
 
 def _exported_pair(file: OnnxFile, stated: CardFile, generation: Generation, wanted: OnnxImport) -> ExportedModel:
@@ -109,9 +112,12 @@ def _verified(
     held_out = () if wanted.references is None else read_references(wanted.references, card.description.inputs)
     instances = tuple(each.instance for each in examples)
     samples = tuple(answer_examples(reference, card, instances))
-    comparison = _compared(graphs, reference, card, instances, samples)
+    if not wanted.interventions:
+        graphs = tuple(each for each in graphs if not each.interventions)
+    kept, problem, comparison = _compared(graphs, reference, card, instances, samples)
     check_given(examples, samples, comparison)
-    return ExportedModel(card.description, card, instances, samples, graphs, comparison, held_out)
+    why = problem if wanted.interventions else LEFT_OUT
+    return ExportedModel(card.description, card, instances, samples, tuple(kept), comparison, held_out, why)
 
 
 def _compared(
@@ -120,18 +126,22 @@ def _compared(
     card: Card,
     examples: Sequence[Instance],
     samples: Sequence[Sample],
-) -> Comparison:
-    """Compare graphs with the reference. ONNX Runtime rounds half precision elsewhere where outputs are others."""
+) -> tuple[list[ExportedGraph], str, Comparison]:
+    """Compare graphs with the reference; return them as `verified_interventions` does, and the comparison.
+
+    ONNX Runtime rounds half precision elsewhere where outputs are others.
+    """
     if not any(each.data_type == onnx.TensorProto.FLOAT16 for one in graphs for each in one.model.graph.initializer):
         comparison = verify(graphs, reference, card, largest_size=LARGEST_SIZE)
         compare_samples(graphs, card, examples, samples, comparison)
-        return comparison
+        return *verified_interventions(graphs, reference, card, comparison), comparison
     fitted = FittingComparison(card, Precision.FLOAT16, reference.name)
     verify(graphs, reference, card, fitted, largest_size=LARGEST_SIZE)
     compare_random_rows(graphs, reference, card, fitted, _FITTED_ROWS)
     compare_samples(graphs, card, examples, samples, fitted)
+    found = verified_interventions(graphs, reference, card, fitted, Precision.FLOAT16)
     fitted.fit_tolerances()
-    return fitted
+    return *found, fitted
 
 
 def _with_batch(file: OnnxFile, card: cards.Card) -> cards.Card:

@@ -1,22 +1,36 @@
 """Turns an ONNX file into a graph of a bundle: inputs as preprocessing makes them, maps in one form and optional."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from limelight_bundle.interventions import INTERVENED_GRAPH
 from limelight_export.exported_graph import ExportedGraph
 from limelight_export.importing.describe import ImportedCard
 from limelight_export.importing.inputs import ModelInput
 from limelight_export.importing.maps import MapSource
 from limelight_export.importing.onnx_file.file import FileTensor, OnnxFile
-from limelight_export.interface import AxisSize, TensorSpec, input_specs, optional_map_axes, output_specs
+from limelight_export.importing.onnx_file.interventions import mark_weights, newer_model
+from limelight_export.interface import (
+    AxisSize,
+    IntervenedMap,
+    TensorSpec,
+    input_specs,
+    intervened_maps,
+    optional_map_axes,
+    output_specs,
+)
 from limelight_export.surgery.graph_values import PRODUCER, set_shape, strip_metadata
+from limelight_export.surgery.intervention_inputs import declare_intervention
+from limelight_export.surgery.interventions import expand_interventions
 from limelight_export.surgery.node_builder import NodeBuilder
 from limelight_export.surgery.optional_maps import OptionalMap, declare_optional_map
 from limelight_export.surgery.subgraphs import rename_reads
+from limelight_models.cards.card import Card
 
 _CANONICAL = ("batch", "head", "query", "key")
 _QUERY_AXIS = 2
@@ -47,8 +61,8 @@ class GraphPart:
     squeezed: bool = False
 
 
-def bundle_graph(file: OnnxFile, imported: ImportedCard) -> ExportedGraph:
-    """Return the graph of a bundle that answers in one pass."""
+def bundle_graphs(file: OnnxFile, imported: ImportedCard) -> list[ExportedGraph]:
+    """Return the graphs of a bundle that answers in one pass: its own, and the one for interventions if it can be."""
     card = imported.card
     specs = {spec.name: spec for spec in output_specs(card)}
     part = GraphPart(
@@ -59,11 +73,24 @@ def bundle_graph(file: OnnxFile, imported: ImportedCard) -> ExportedGraph:
         maps={name: (source, specs[name]) for name, source in imported.maps.items()},
         optional=optional_map_axes(card).keys(),
     )
-    return part_graph(file, part)
+    return [part_graph(file, part), *intervened_part(file, part, INTERVENED_GRAPH, card)]
 
 
-def part_graph(file: OnnxFile, part: GraphPart) -> ExportedGraph:
-    """Return one graph of a bundle."""
+def intervened_part(file: OnnxFile, part: GraphPart, name: str, card: Card) -> list[ExportedGraph]:
+    """Return the graph of a bundle that answers a part with interventions, if weights in it can be marked."""
+    changed = {name: each for name, each in intervened_maps(card).items() if name in part.maps}
+    try:
+        newer = replace(file, model=newer_model(file.model))
+    except Exception:  # the converter raises its own C++ errors
+        return []
+    made = part_graph(newer, replace(part, name=name, optional=()), changed)
+    return [made] if made.interventions else []
+
+
+def part_graph(
+    file: OnnxFile, part: GraphPart, intervened: Mapping[str, IntervenedMap] = MappingProxyType({})
+) -> ExportedGraph:
+    """Return one graph of a bundle. intervened: the maps that may be intervened on, in a graph for that."""
     model = onnx.ModelProto()
     model.CopyFrom(file.model)
     strip_metadata(model)
@@ -76,11 +103,16 @@ def part_graph(file: OnnxFile, part: GraphPart) -> ExportedGraph:
     optional_maps = {name: OptionalMap.without_projections(name) for name in part.maps if name in part.optional}
     for name, (map_source, spec) in part.maps.items():
         read = moved.get(map_source.output, map_source.output)
+        if name in intervened and (changed := mark_weights(model, name, read, map_source, intervened[name].heads)):
+            read, map_source = changed, MapSource(changed, _CANONICAL, 0)
         nodes = _map_nodes(name, read, map_source, spec, optional_maps.get(name), squeezed=part.squeezed)
         model.graph.node.extend(nodes)
         model.graph.output.append(_output_value(spec))
     for name, optional_map in optional_maps.items():
         declare_optional_map(model, optional_map, part.maps[name][1].axes)
+    interventions = expand_interventions(model, intervened) if intervened else {}
+    for each in interventions.values():
+        declare_intervention(model, each)
     return ExportedGraph(
         part.name,
         "model.onnx" if part.name == "main" else f"{part.name}.onnx",
@@ -88,6 +120,7 @@ def part_graph(file: OnnxFile, part: GraphPart) -> ExportedGraph:
         tuple(part.inputs),
         tuple(spec for _, spec in (*part.outputs.values(), *part.maps.values())),
         optional_maps,
+        interventions=interventions,
     )
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -193,25 +194,41 @@ def _zeros(session: Any) -> dict[str, Array]:
     }
 
 
-def open_session(
+def open_sessions(
     folder: BundleFolder,
-    graph: bundle_pb2.OnnxGraph,
     provider: Provider,
-    limit: RunLimit | None = None,
+    limits: Mapping[str, RunLimit] = MappingProxyType({}),
     saved: Path | None = None,
-) -> Session:
-    """Load a graph.
+) -> dict[str, Session]:
+    """Load the graphs of a bundle, over one copy of their weights where that is worth it.
 
     Args:
-        limit: of the time of a run; None for any time.
-        saved: a folder of the graph as the runtime has packed it; where there is none of this name, the folder is made
-            if the graph is large enough.
+        limits: of the time of a run, by graph; those that are not there run for any time.
+        saved: a folder of the graphs as the runtime has packed them; where there is none, it is made if one is large
+            enough.
 
     Raises:
-        BundleError: the runtime refuses the graph, or its inputs and outputs are not those that the bundle states.
+        BundleError: the runtime refuses a graph, or its inputs and outputs are not those that the bundle states.
         ProviderError: the runtime falls back from CUDA to the CPU.
     """
     ort = runtime()
+    graphs = {each.name: folder.file(each.file) for each in folder.bundle.graphs}
+    packing = {name: file for name, file in graphs.items() if _is_packed(file, folder.graph_bytes[name], provider)}
+    with prepacked(ort, packing, partial(_options, ort, 1), saved) as files:
+        return {
+            each.name: _session(ort, folder, each, provider, limits.get(each.name), files.get(each.name))
+            for each in folder.bundle.graphs
+        }
+
+
+def _session(
+    ort: Any,
+    folder: BundleFolder,
+    graph: bundle_pb2.OnnxGraph,
+    provider: Provider,
+    limit: RunLimit | None,
+    saved: Path | None,
+) -> Session:
     try:
         session, wide = _open(ort, folder.file(graph.file), folder.graph_bytes[graph.name], provider, saved)
     except Exception as error:
@@ -248,27 +265,38 @@ def open_session(
     )
 
 
-def _open(ort: Any, file: Path, size: int, provider: Provider, folder: Path | None) -> tuple[Any, Any]:
-    """Open a graph twice where that is worth it, for one core and for all of them, over one copy of large weights.
+def _is_twice(size: int, provider: Provider) -> bool:
+    """Tell whether a graph of a size in bytes is worth two sessions, for one core and for all of them."""
+    return not provider.is_cuda and provider.cores > 1 and size >= SMALLEST_WIDE
 
-    Weights that lie in a file of their own are served from a copy too: the runtime maps them, and truncating a mapped
-    file ends the process.
+
+def _is_packed(file: Path, size: int, provider: Provider) -> bool:
+    """Tell whether a graph is served from a copy as the runtime packs it.
+
+    So is one whose weights lie in a file of their own: the runtime maps them, and truncating a mapped file ends the
+    process.
 
     Args:
         size: in bytes, with such weights.
-        folder: for the copy; None for one that does not stay.
     """
     beside = size > file.stat().st_size
-    twice = not provider.is_cuda and provider.cores > 1 and size >= SMALLEST_WIDE
-    if not provider.is_cuda and (beside or (twice and size >= SMALLEST)):
-        with prepacked(ort, file, _options(ort, 1), folder) as saved:
-            if saved is not None:
-                try:
-                    return _open_both(ort, saved, provider, twice=twice, optimise=False)
-                except Exception as error:  # of float16 around an If, the runtime saves what it does not read
-                    logger.warning("%s has one session, since what was saved of it cannot be opened: %s", file, error)
-        twice = False
-    return _open_both(ort, file, provider, twice=twice)
+    return not provider.is_cuda and (beside or (_is_twice(size, provider) and size >= SMALLEST))
+
+
+def _open(ort: Any, file: Path, size: int, provider: Provider, saved: Path | None) -> tuple[Any, Any]:
+    """Open a graph twice where that is worth it, over one copy of large weights.
+
+    Args:
+        size: in bytes, with weights that lie in a file of their own.
+        saved: the graph as the runtime has packed it; None where it has not.
+    """
+    twice = _is_twice(size, provider)
+    if saved is not None:
+        try:
+            return _open_both(ort, saved, provider, twice=twice, optimise=False)
+        except Exception as error:  # of float16 around an If, the runtime saves what it does not read
+            logger.warning("%s has one session, since what was saved of it cannot be opened: %s", file, error)
+    return _open_both(ort, file, provider, twice=twice and not _is_packed(file, size, provider))
 
 
 def _open_both(ort: Any, file: Path, provider: Provider, *, twice: bool, optimise: bool = True) -> tuple[Any, Any]:

@@ -1,0 +1,4 @@
+"""Names of operators that mark attention in an exported program; who reads a graph needs no PyTorch for them."""
+
+DOMAIN = "limelight"
+INTERVENTION, EDGE_INTERVENTION = "Intervention", "EdgeIntervention"

@@ -15,6 +15,7 @@ from limelight_models.attention.errors import CombinationError, MissingContextEr
 from limelight_models.attention.export_markers import (
     can_be_marked,
     is_marking,
+    is_marking_weights,
     marked_attention,
     marked_weights,
 )
@@ -138,7 +139,7 @@ class Attention(nn.Module):
         """Weights as an intervention leaves them, and the factor of each head's context vectors [batch, head, 1, 1];
         None where no graph is exported. For whoever combines the weights by itself.
         """
-        if not is_marking() or self.score.multidimensional:
+        if not is_marking_weights() or self.score.multidimensional:
             return weights, None
         return marked_weights(weights, mask)
 

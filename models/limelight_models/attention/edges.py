@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from limelight_models.attention.errors import ShapeError
-from limelight_models.attention.export_markers import is_marking, marked_edges
+from limelight_models.attention.export_markers import is_marking_weights, marked_edges
 
 
 def softmax(scores: Tensor, query_index: Tensor, queries: int) -> Tensor:
@@ -40,9 +40,7 @@ def changed(weights: Tensor, query_index: Tensor, queries: int) -> tuple[Tensor,
     Both are the weights themselves where no graph is exported, and in a loop's body, which puts out no map. Shapes: as
     of `softmax`.
     """
-    if not is_marking() or torch.compiler.is_dynamo_compiling():
-        return weights, weights
-    return marked_edges(weights, query_index, queries)
+    return marked_edges(weights, query_index, queries) if is_marking_weights() else (weights, weights)
 
 
 def sums(values: Tensor, query_index: Tensor, queries: int) -> Tensor:

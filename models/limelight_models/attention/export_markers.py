@@ -69,6 +69,11 @@ def is_marking() -> bool:
     return _marking and torch.compiler.is_exporting()
 
 
+def is_marking_weights() -> bool:
+    """Tell whether weights are to be marked for interventions: not in a loop's body, which puts out no map."""
+    return is_marking() and not torch.compiler.is_dynamo_compiling()
+
+
 def marked_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, *, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:

@@ -40,7 +40,7 @@ from limelight_service.frontend.options import Wanted
 from limelight_service.frontend.results import Answered
 from limelight_service.frontend.schema import ModelSchema
 from limelight_service.ipc import boundary
-from limelight_service.ipc.boundary import FinishReason, GenerationSettings, InferenceRequest, RowResult, Strategy
+from limelight_service.ipc.boundary import FinishReason, GenerationSettings, InferenceRequest, RowResult
 from limelight_service.ipc.client import as_it_is
 
 _UNIT_BYTES = 64  # of an answer, beside a unit's text
@@ -259,7 +259,7 @@ class _Explaining:
         self, rows: Sequence[Row], seed: int | None, wanted: Wanted, outputs: frozenset[str] | None = None
     ) -> list[RowResult]:
         """Have an engine answer rows. outputs: of changed rows, whose sequences are forced, those that are needed."""
-        checked = self._checked
+        checked, longest = self._checked, wanted.generation.max_new_tokens
         request = InferenceRequest(
             model=checked.schema.name,
             version=checked.schema.version,
@@ -267,7 +267,7 @@ class _Explaining:
             seeds=(seed,) * len(rows),
             outputs=wanted.kept_outputs if outputs is None else outputs,
             attention=None if wanted.plan is None else wanted.attention,
-            generation=wanted.generation if outputs is None else _forced_generation(wanted.generation),
+            generation=wanted.generation if outputs is None else GenerationSettings(max_new_tokens=longest),
             deadline=self._call.deadline,
         )
         results = await checked.model.engine().answer(request, as_it_is)
@@ -361,11 +361,6 @@ def _forced_to(row: Row, sequence: boundary.Sequence, schema: ModelSchema) -> Ro
         target = target[:-1]
     tensors = {**row.tensors, schema.target_tensor: target}
     return replace(row, tensors=tensors, sizes={**row.sizes, schema.target_dimension: len(target)})
-
-
-def _forced_generation(settings: GenerationSettings) -> GenerationSettings:
-    """Give the settings of a row whose output is forced."""
-    return replace(settings, strategy=Strategy.GREEDY, stop=(), hypotheses=1)
 
 
 def _size(plan: _Plan) -> int:

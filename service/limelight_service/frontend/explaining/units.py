@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil
 
 import numpy as np
@@ -48,10 +48,18 @@ _KINDS: Mapping[int, tuple[UnitKind, ...]] = {
 
 @dataclass(frozen=True)
 class Units:
-    """The units of an instance. labels: of them. members: the entries of each."""
+    """The units of an instance. labels: of them. entries: that each is made of. related: adds the entries of other
+    label sets that stand for the same part of the input.
+    """
 
     labels: Labels
-    members: Sequence[Members]
+    entries: Sequence[Members]
+    related: Callable[[Members], Members]
+
+    @cached_property
+    def members(self) -> Sequence[Members]:
+        """The entries of each unit, in every label set."""
+        return [self.related(each) for each in self.entries]
 
     @cached_property
     def label_sets(self) -> frozenset[str]:
@@ -59,12 +67,14 @@ class Units:
         return frozenset(name for each in self.members for name, entries in each.items() if len(entries))
 
     def others(self, place: int) -> Members:
-        """Give the entries of all units but one, without those of that one."""
+        """Give the entries of all units but one, without those of that one: of all together, a sentence whose words are
+        several units as well.
+        """
         found = {}
-        for name in self.label_sets:
-            every = np.concatenate([each[name] for each in self.members if name in each])
-            found[name] = np.setdiff1d(every, self.members[place].get(name, np.empty(0, np.intp)))
-        return found
+        for name in dict.fromkeys(name for each in self.entries for name in each):
+            every = np.concatenate([each[name] for each in self.entries if name in each])
+            found[name] = np.setdiff1d(every, self.entries[place].get(name, np.empty(0, np.intp)))
+        return self.related(found)
 
 
 @dataclass(frozen=True)
@@ -131,7 +141,8 @@ class UnitFinder:
             raise InputError("units", "are none; the instance has nothing that they could be made of")
         if len(found) > MOST_UNITS:
             raise too_many(len(found), MOST_UNITS, f"there may be {MOST_UNITS}")
-        return Units(_labels(found, self._asked, sources), [self._related(each.entries, row) for each in found])
+        labels = _labels(found, self._asked, sources)
+        return Units(labels, [each.entries for each in found], partial(self._related, row))
 
     def _of(self, source: _Source, row: Row, instance: Instance) -> Iterator[_Unit]:
         """Make the units of one label set, where it has such."""
@@ -191,7 +202,7 @@ class UnitFinder:
             span.sentence if span is not None else None,
         )
 
-    def _related(self, entries: Members, row: Row) -> Members:
+    def _related(self, row: Row, entries: Members) -> Members:
         """Add the entries of other label sets that stand for the same part of the input."""
         found = dict(entries)
         for name, own in entries.items():

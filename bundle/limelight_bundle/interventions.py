@@ -119,11 +119,11 @@ class BoundIntervention:
         for name in self.inputs:
             held = [([place], row.tensors[name]) for place, row in enumerate(rows) if name in row.tensors]
             if held and self.edges:
-                others = (np.full((self.places(row), self.heads), self.default(name), np.float32) for row in rows)
-                yield (
-                    name,
-                    np.concatenate([row.tensors.get(name, other) for row, other in zip(rows, others, strict=True)]),
-                )
+                sizes = ((self.places(row), self.heads) for row in rows)
+                parts: list[Array] = [np.full(size, self.default(name), np.float32) for size in sizes]
+                for (place,), part in held:
+                    parts[place] = part
+                yield name, np.concatenate(parts)
             elif held:
                 yield name, self.together(name, held, len(rows))
 
@@ -153,7 +153,7 @@ def bound_interventions(bundle: bundle_pb2.Bundle) -> dict[str, BoundInterventio
 def bound_intervention(
     bundle: bundle_pb2.Bundle, binding: bundle_pb2.MapBinding, description: model_pb2.MapDescription
 ) -> BoundIntervention:
-    """Bind the interventions on one map. bundle: of which the graphs are not read."""
+    """Bind the interventions on one map. bundle: its inputs and label sets are read, and how inputs are made."""
     replacement, replaced, uniform = binding.weights_inputs
     joined = bundle_pb2.AXIS_EDGE in binding.axes
     tensors = bound_tensors(bundle.description.inputs, bundle.tensors)

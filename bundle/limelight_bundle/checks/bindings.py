@@ -123,9 +123,7 @@ def _check_interventions(bundle: bundle_pb2.Bundle) -> None:
         if not set(filter(None, (binding.output, binding.masked_output))) <= outputs[name]:
             raise BundleError(f"{subject} supports interventions, but {name} does not put it out")
         if description.features or (is_joined and (bundle_pb2.AXIS_BATCH in binding.axes or not edge_tensors(bundle))):
-            raise BundleError(
-                f"{subject} supports interventions, but has features, or edges that are those of no graph"
-            )
+            raise BundleError(f"{subject} supports interventions, but has features, or edges of no graph")
     generates = bundle.HasField("generation")
     for each in bundle.graphs if generates else bundle.graphs[:1]:
         changed = graphs.get(intervened_graph(bundle, each.name))

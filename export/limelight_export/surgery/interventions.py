@@ -109,9 +109,8 @@ def _change(builder: NodeBuilder, node: onnx.NodeProto, inputs: Intervention, ne
         sizes = builder.add("Shape", nested, end=1), builder.add("Shape", nested, start=1)
         shape = builder.add("Concat", sizes[0], builder.integers(_heads(node)), sizes[1], axis=0)
         weights, allowed = (builder.add("Reshape", each, shape) for each in (weights, allowed))
-    row = builder.add(
-        "Concat", builder.add("Slice", shape, *map(builder.integers, (0, 3))), builder.integers(1), axis=0
-    )
+    axes = builder.add("Slice", shape, builder.integers(0), builder.integers(3))
+    row = builder.add("Concat", axes, builder.integers(1), axis=0)
     replacement = _padded(builder, inputs.replacement, shape)
     replaced, uniform = (_padded(builder, each, row) for each in (inputs.replaced, inputs.uniform))
 

@@ -96,7 +96,9 @@ def with_interventions(
         bound = _bound(each, descriptions, schema.interventions)
         description = descriptions[each.map]
         heads = _indices(each.heads, bound.heads, "heads", each)
-        of_map = changes.get(each.map) or changes.setdefault(each.map, _MapChanges(bound, bound.edges_of(row)))
+        if each.map not in changes:
+            changes[each.map] = _MapChanges(bound, bound.edges_of(row))
+        of_map = changes[each.map]
         if each.change is Change.HEAD_SCALES:
             factors = _factors(each, heads)
             if of_map.scales is None:
@@ -454,10 +456,8 @@ def _weights(asked: Intervention, shape: tuple[int, ...], queries: Array | None 
 def _values(asked: Intervention, field: Path, shape: tuple[int, ...]) -> Array:
     assert asked.values is not None
     if asked.values.dtype != np.float32 or asked.values.shape != shape:
-        found, axes = (
-            data_type_name(data_type_of(asked.values)),
-            ("head", "head, edge", "head, query, key")[len(shape) - 1],
-        )
+        found = data_type_name(data_type_of(asked.values))
+        axes = ("head", "head, edge", "head, query, key")[len(shape) - 1]
         raise InputError(
             field, f"is {found} {list(asked.values.shape)}; for this instance it takes FLOAT32 [{axes}] = {list(shape)}"
         )

@@ -70,6 +70,9 @@ class Limelight:
     async def Attend(self, request: Any, grpc_context: RayServegRPCContext) -> _Serialised:
         return await self._answer("Attend", request, grpc_context)
 
+    async def Tokenize(self, request: Any, grpc_context: RayServegRPCContext) -> _Serialised:
+        return await self._answer("Tokenize", request, grpc_context)
+
     async def ListModels(self, request: Any, grpc_context: RayServegRPCContext) -> _Serialised:
         return await self._answer("ListModels", request, grpc_context)
 

@@ -57,4 +57,5 @@ def read_steps(name: str, *parts: Labels) -> Labels:
 
 def _joined(column: str, parts: Sequence[Labels], absent: Any) -> list[Any]:
     """Join a column; the entries of a part without it have the value `absent`."""
-    return [value for each in parts for value in getattr(each, column) or [absent] * each.size]
+    columns = [(getattr(each, column), each.size) for each in parts]
+    return [value for values, size in columns for value in (values if len(values) else [absent] * size)]

@@ -595,11 +595,15 @@ def read_sequence(message: service_pb2.Sequence) -> GeneratedSequence:
 
 
 def read_top(message: service_pb2.TopTokens, steps: int) -> TopTokens:
-    """Read the most probable tokens of so many steps. Raises ValueError for columns of another length."""
+    """Read the most probable tokens of so many steps. Raises ValueError for columns of another length, and for what is
+    no log-probability.
+    """
     shape = (steps, message.tokens_per_step)
     columns = (message.token_ids, message.texts, message.log_probabilities)
     if any(len(each) != steps * message.tokens_per_step for each in columns):
         raise ValueError(f"the most probable tokens of {steps} steps have columns of other lengths")
+    if not all(each < math.inf for each in message.log_probabilities):
+        raise ValueError("the most probable tokens have log-probabilities that are no numbers")
     return TopTokens(
         np.array(message.token_ids, np.int32).reshape(shape),
         tuple(tuple(message.texts[step * shape[1] : (step + 1) * shape[1]]) for step in range(steps)),

@@ -73,6 +73,9 @@ class Limelight:
     async def Explain(self, request: Any, grpc_context: RayServegRPCContext) -> _Serialised:
         return await self._answer("Explain", request, grpc_context)
 
+    async def Tokenize(self, request: Any, grpc_context: RayServegRPCContext) -> _Serialised:
+        return await self._answer("Tokenize", request, grpc_context)
+
     async def ListModels(self, request: Any, grpc_context: RayServegRPCContext) -> _Serialised:
         return await self._answer("ListModels", request, grpc_context)
 

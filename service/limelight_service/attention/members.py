@@ -106,6 +106,18 @@ def check_to_come(group: Group, labels: Labels, field: Path) -> None:
             raise InputError((*field, "spans", place), "is of the generated text, which is not known yet")
 
 
+def check_prompt(groups: AxisGroups, labels: Labels) -> None:
+    """Check the spans of a prompt before anything is generated. labels: of input steps, as far as they are known.
+
+    Raises: InputError naming the span that matches nothing.
+    """
+    axis, written = _Axis(labels, None), labels.inputs[-1]
+    for number, group in enumerate(groups.grouping.groups):
+        for place, span in enumerate(group.spans):
+            if (span.part or labels.inputs[0]) != written:
+                axis.span(span, (*groups.grouping.field, "groups", number, "spans", place))
+
+
 class _Axis:
     """One axis of one instance, and its columns as arrays."""
 
@@ -145,7 +157,7 @@ class _Axis:
         for place, (start, end) in enumerate(group.ranges):
             member[self._range(start, end, (*field, "ranges", place))] = True
         for place, span in enumerate(group.spans):
-            member |= self._span(span, (*field, "spans", place))
+            member |= self.span(span, (*field, "spans", place))
         for place, name in enumerate(group.inputs):
             member |= self._input(name, (*field, "inputs", place))
         return np.flatnonzero(member)
@@ -160,7 +172,8 @@ class _Axis:
             )
         return slice(first, last)
 
-    def _span(self, span: Span, field: Path) -> npt.NDArray[np.bool_]:
+    def span(self, span: Span, field: Path) -> npt.NDArray[np.bool_]:
+        """Tell which entries share a code point with a span. Raises: InputError where none does."""
         if not len(self._labels.starts) or not self._labels.inputs:
             raise InputError(
                 field, f"is of a text, and {self._labels.name} have no places in one; use indices or ranges"
@@ -175,11 +188,11 @@ class _Axis:
 
     def _in_part(self, part: str, field: Path) -> npt.NDArray[np.bool_]:
         parts = [name.partition(".")[2] for name in self._labels.inputs]
-        if self._labels.kind in _STEPS:  # the generated text comes last, and is named by its label set
-            parts[-1] = self._labels.inputs[-1]
+        if self._labels.kind in _STEPS:  # a prompt, and last the generated text, by the name of its label set
+            parts = [own or name for own, name in zip(parts, self._labels.inputs, strict=True)]
             if not part and len(parts) <= 2:
                 return self._of_input(0)
-        there = ", ".join(filter(None, parts))
+        there = ", ".join(parts)
         if not part and len(parts) == 1:
             return np.ones(self._labels.size, dtype=bool)
         if not part:

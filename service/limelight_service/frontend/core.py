@@ -59,6 +59,7 @@ S = TypeVar("S", bound=Sized)
 
 _SETTLING = 30.0  # seconds until a version that engines have loaded is known here, at most
 _CHUNKS_AHEAD = 8  # chunks of a stream that are computed before their reader takes them, at most about
+_TOKENIZED = 32  # bytes of label sets for each byte of texts, at most about: a token may be a byte
 _ANSWER_THREADS = 2  # that make large answers, which takes the interpreter more than the cores
 CHUNK_FRAME = 256  # bytes of a chunk's message beside its arrays
 
@@ -236,7 +237,8 @@ class Core:
             raise WrongModelError(f"{schema.name} reads no text, so it has no tokens")
         validation.check_count(len(request.instances), self.settings.max_instances)
         limit = min(self.settings.max_response_bytes, call.limit or sys.maxsize)
-        return await self.preparation.tokenized(request, schema, limit, call)
+        with self.memory.take(min(limit, _TOKENIZED * request.instances.size)):
+            return await self.preparation.tokenized(request, schema, limit, call)
 
     def list_models(self, call: Call) -> list[VersionStatus[Model]]:
         """Give every version that the caller may know of, those that failed to load too."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from limelight_bundle.errors import InputError, TooLargeError
 from limelight_bundle.wire import input_path
+from limelight_service.attention.members import check_prompt
 from limelight_service.attention.plan import check_instance
 from limelight_service.errors import QueueFullError
 from limelight_service.frontend.call import Call
@@ -179,6 +180,8 @@ def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -
         raise InputError(path, "is missing; continue_target goes on behind it")
     if plan is not None:
         check_instance(plan, row.labels)
+        for name in schema.input_steps.keys() & plan.key_groups.keys():
+            check_prompt(plan.key_groups[name], schema.labels_to_come(name, row, 0))
     encode = checked.request.encode_labels
     labels = {name: encode(schema, row.labels[name]) for name in wanted.labels if name in row.labels}
     bounds = checked.model.sizes.bounds(row, wanted, streamed=checked.stream_limit is not None)

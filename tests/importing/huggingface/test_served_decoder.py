@@ -310,6 +310,15 @@ def test_spans_of_the_generated_text_group_output_steps_and_what_is_read(client:
         np.testing.assert_allclose(answer["decoder.0.self"].weights[:, number, 0], wanted, atol=1e-6)
 
 
+def test_a_span_that_the_prompt_lacks_is_refused_before_anything_is_generated(client: limelight.Client) -> None:
+    for part, said in (("", "where none of"), ("text", "where none of"), ("title", "come from text, output")):
+        groups = in_groups(first=0, span=[TextSpan(0, 3), TextSpan(90, 91, part=part)])
+        with pytest.raises(limelight.InvalidArgument, match=said) as refused:
+            client.attend("small", "the cat", key_groups=groups, generation=Generation(max_new_tokens=100))
+        field = "attention.key_groups[0].groups[1].spans[1]"
+        assert field + (".part" if part == "title" else "") in str(refused.value)
+
+
 def test_keys_of_steps_are_changed_by_spans_of_the_prompt(client: limelight.Client, changing: limelight.Client) -> None:
     names = ("decoder.0.self", "decoder.1.self")
     by_span = [limelight.scale_keys(each, TextSpan(4, 7), 0.25) for each in names]

@@ -164,7 +164,11 @@ def test_a_target_is_followed_whatever_its_probability() -> None:
 def test_tokens_in_front_of_a_target_are_the_most_probable() -> None:
     language = table(3)
     (found,) = play(ForcedSearch((2, 1), before=1), language)
-    assert (found.token_ids(), found.finish) == ([int(np.argmax(language[()])), 2, 1], FinishReason.TARGET)
+    first = int(np.argmax(language[()]))
+    assert (found.token_ids(), found.finish) == ([first, 2, 1], FinishReason.TARGET)
+    search = ForcedSearch((2, 1), before=1, behind=SingleSearch(greedy, Ending(frozenset(), 3)))
+    (found,) = play(search, language)
+    assert (found.token_ids(), found.finish, search.forced) == ([first, 2, 1], FinishReason.LENGTH, 3)
 
 
 @given(

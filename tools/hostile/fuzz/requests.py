@@ -157,6 +157,7 @@ def _valid(model: service_pb2.GetModelResponse) -> Iterator[tuple[str, Message]]
         instance.seed = 7
         both = [example, instance]
         yield SERVICE + "Predict", service_pb2.PredictRequest(model=wanted, instances=[example])
+        yield SERVICE + "Tokenize", service_pb2.TokenizeRequest(model=wanted, instances=both, truncate=True)
         if interventions := [change for each in description.maps for change in _changes(each)]:
             changed = values_pb2.Instance(inputs=example.inputs, interventions=interventions)
             yield SERVICE + "Predict", service_pb2.PredictRequest(model=wanted, instances=[changed])
@@ -222,6 +223,7 @@ def _generation() -> Iterator[service_pb2.GenerationOptions]:
     yield pb.GenerationOptions()
     yield pb.GenerationOptions(strategy=pb.STRATEGY_SAMPLE, temperature=0.7, top_k=3, top_p=0.9, max_new_tokens=6)
     yield pb.GenerationOptions(strategy=pb.STRATEGY_BEAM, beams=3, hypotheses=2, length_penalty=0.5, stop=["mat"])
+    yield pb.GenerationOptions(max_new_tokens=3, top_logprobs=5)
 
 
 def _of_no_model() -> Iterator[tuple[str, Message]]:

@@ -205,11 +205,13 @@ class Decoder:
 
     def continued(self, job: Job) -> tuple[int, ...]:
         """Give the tokens of the target that a row goes on behind, without its end token; none where it does not."""
+        if not job.call.query.generation.continue_target:
+            return ()
         target = job.row.tensors.get(self.generation.target_tensor, _NOTHING).tolist()
         ends = end_tokens(self.generation)
         while target and target[-1] in ends:
             target.pop()
-        return tuple(target) if job.call.query.generation.continue_target else ()
+        return tuple(target)
 
     def _read_prompts(
         self, prefill: Session, jobs: Sequence[Job], asked: GraphMapRequests, *, wide: bool

@@ -79,7 +79,7 @@ site: $(VENV)/dev.stamp  ## Builds the documentation as a site in build/site; a 
 
 performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md and its tables, in an hour; wants a quiet machine.
 	for each in serving attend_stream generation precision; do $(BIN)/python -m benchmarks.awake $$each --keep || exit 1; done
-	for each in overload frontends; do $(BIN)/python -m benchmarks.$$each --keep || exit 1; done
+	for each in overload frontends explaining; do $(BIN)/python -m benchmarks.$$each --keep || exit 1; done
 	$(BIN)/python -m benchmarks.performance_page
 
 # Triton's python backend is built for NumPy 1. A server that cannot be installed here is left out, visibly, by the benchmarks.

@@ -153,7 +153,13 @@ class Settings:
     queue_rows: int = _setting(
         Group.LIMITS, 1024, "Instances that may wait, of all calls together.", minimum=1, maximum=10**6
     )
-    max_instances: int = _setting(Group.LIMITS, 256, "Instances that one call may hold.", minimum=1, maximum=10**6)
+    max_instances: int = _setting(
+        Group.LIMITS,
+        256,
+        "Instances that one call may hold, or rows that an explanation takes.",
+        minimum=1,
+        maximum=10**6,
+    )
     max_batch_rows: int = _setting(
         Group.LIMITS, 0, "Instances in a batch; 0 for what suits the provider.", minimum=0, maximum=10**5
     )

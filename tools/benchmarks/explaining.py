@@ -7,7 +7,7 @@ of as many predictions. Half a minute.
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from benchmarks.encoder_sizes import VOCABULARY, EncoderConfig
 from benchmarks.process import ServerProcess, cores
 from benchmarks.processor import cpu_seconds, machine_seconds
 from benchmarks.records import ROOT, save
+from benchmarks.tables import of_rows
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
 
 NAME = "explained_encoder"
@@ -32,15 +33,17 @@ _WAYS: Mapping[str, tuple[service_pb2.Way, ...]] = {
 
 @dataclass(frozen=True)
 class Explained:
-    """A call of some ways, for a text of `tokens`. rows: of it. seconds: the median, predicted: of as many predictions
-    in one call. others: share of the machine that other programs took.
+    """A call of some ways, for a text of `tokens`, and as many predictions in one call (predicted), in the median.
+
+    rows: of it. ratio: of both. others: share of the machine that other programs took.
     """
 
     ways: str
     tokens: int
     rows: int
-    seconds: float
+    milliseconds: float
     predicted: float
+    ratio: float
     others: float
 
 
@@ -65,19 +68,11 @@ def measure(repository: Path, rounds: int) -> list[Explained]:
                 times[name].append((_seconds(explain), _seconds(predict)))
         used = cpu_seconds(server.pids) - used
     others = (machine_seconds() - busy - used) / ((time.perf_counter() - began) * cores())
-    return [
-        Explained(name, TOKENS, rows, *(statistics.median(each) for each in zip(*times[name], strict=True)), others)
-        for name, (rows, _, _) in calls.items()
-    ]
-
-
-def table(rows: Sequence[Explained]) -> str:
-    """Write the calls as a table."""
-    lines = ["| Explain, ways | rows | ms | as many predictions in one call, ms | ratio |", "|---|---|---|---|---|"]
-    for each in rows:
-        numbers = f"{each.seconds * 1e3:.1f} | {each.predicted * 1e3:.1f} | {each.seconds / each.predicted:.2f}"
-        lines.append(f"| {each.ways} | {each.rows} | {numbers} |")
-    return "\n".join(lines)
+    found = []
+    for name, (rows, _, _) in calls.items():
+        explained, predicted = (statistics.median(each) for each in zip(*times[name], strict=True))
+        found.append(Explained(name, TOKENS, rows, explained * 1e3, predicted * 1e3, explained / predicted, others))
+    return found
 
 
 def _seconds(call: Callable[[], object]) -> float:
@@ -95,8 +90,7 @@ def main() -> None:
     repository = ROOT / "build" / "benchmarks-explaining"
     export_encoder(repository, NAME, EncoderConfig(), interventions=True)
     rows = measure(repository, arguments.rounds)
-    print(table(rows))
-    print(f"other programs took {rows[0].others:.0%} of the machine")
+    print("\n".join(of_rows(rows)))
     save("explaining", rows, keep=arguments.keep)
 
 

@@ -215,6 +215,13 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "after streams": "{streamed_memory:.0f}",
         "health beside, p99 ms": "{health_p99:.1f}",
     },
+    "explaining": {
+        "ways": "{ways}",
+        "rows": "{rows}",
+        "Explain, ms": "{milliseconds:.0f}",
+        "as many predictions in one call, ms": "{predicted:.0f}",
+        "ratio": "{ratio:.2f}",
+    },
     "generation": {
         "model": "{model}",
         "callers": "{callers}",

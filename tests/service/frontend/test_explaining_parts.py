@@ -93,6 +93,14 @@ def test_tags_are_compared_where_their_tokens_are_left(without_blanks: dict[str,
     assert gone.change(outcome) + gone.explained.score == -100
 
 
+def test_all_words_of_a_sentence_together_are_the_sentence(models: dict[str, Model]) -> None:
+    schema, instance = models["paper"].schema, {"text": Sentences(("the cat sat", "a dog"))}
+    units = UnitFinder(schema, AskedUnits()).find(schema.preprocessor.row(instance), instance)
+    assert [each["sentences"].tolist() for each in units.members] == [[]] * 5
+    others = units.others(4)
+    assert (others["words"].tolist(), others["sentences"].tolist()) == ([0, 1, 2, 3], [0])
+
+
 WORDS = [
     ("not bad, at  all!", ["not", "bad,", "at", "all!"]),
     ("cat\u3000犬が走る。ok.", ["cat", "犬", "が", "走", "る。", "ok."]),

@@ -237,6 +237,7 @@ served = of(
     projected=st.dictionaries(words, st.tuples(counts, words, counts), max_size=2),
     max_rows=counts,
     max_tokens=counts,
+    workers=counts,
 )
 
 

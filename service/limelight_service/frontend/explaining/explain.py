@@ -11,7 +11,6 @@ from functools import cached_property, partial
 import msgspec
 import numpy as np
 
-from limelight.base.counts import counted
 from limelight_bundle.errors import InputError, Path, TooLargeError
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array, Text
@@ -22,7 +21,7 @@ from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest, CheckedCall, PreparedInstance
 from limelight_service.frontend.core import Core, Part, prediction_of
 from limelight_service.frontend.explaining.agreement import agreement
-from limelight_service.frontend.explaining.asked import MOST_UNITS, Asked, Way
+from limelight_service.frontend.explaining.asked import Asked, Way
 from limelight_service.frontend.explaining.erasing import Changed, Eraser
 from limelight_service.frontend.explaining.explanation import Explanation, Explanations, WayValues
 from limelight_service.frontend.explaining.looking import looking_away, looking_maps, no_looking
@@ -35,7 +34,7 @@ from limelight_service.frontend.explaining.targets import (
     Target,
     target_of,
 )
-from limelight_service.frontend.explaining.units import UnitFinder, Units
+from limelight_service.frontend.explaining.units import UnitFinder, Units, too_many
 from limelight_service.frontend.interventions import intervened_bytes, with_interventions
 from limelight_service.frontend.options import Wanted
 from limelight_service.frontend.results import Answered
@@ -135,15 +134,10 @@ class _Explaining:
         """Plan the rows of an instance; for any thread. Raises: InputError; TooLargeError for too many units."""
         schema, path = self._checked.schema, self._checked.request.instances.path(place)
         units = self._finder.find(prepared.row, prepared.instance)
-        if len(units.members) > MOST_UNITS:
-            self._refuse(len(units.members), MOST_UNITS, f"there may be {MOST_UNITS}")
         attended = attended_maps(self._selected, units.label_sets)
         looking = looking_maps(self._selected, schema, units.label_sets)
         ways = self._ways(attended, looking)
-        attention = []
-        for number, way in enumerate(ways):
-            if not way.changes:
-                attention.append((way, self._weighed(way, attended, units, prepared.row, self._field_of(way, number))))
+        attention = [(way, self._weighed(way, attended, units, prepared.row)) for way in ways if not way.changes]
         forced = self._forced(prepared, path) if self._asked.target.text is not None else None
         return _Plan(prepared, place, units, ways, attention, attended, looking, forced)
 
@@ -159,7 +153,7 @@ class _Explaining:
             left = most - sum(each.fixed_rows for each in plans) - self.other_rows
             ways = sum(len(each.changing) for each in plans)
             units = max(len(each.units.members) for each in plans)
-            self._refuse(units, max(0, left // max(1, ways)), f"they take {rows} rows, and {what}", len(plans))
+            raise too_many(units, max(0, left // max(1, ways)), f"they take {rows} rows, and {what}", len(plans))
 
     async def explanation(self, plan: _Plan) -> Explanation:
         """Run the rows of a plan, batch by batch, and put the explanation together."""
@@ -299,10 +293,7 @@ class _Explaining:
                 raise InputError(path, "is WAY_ROLLOUT, which needs square self maps, and none is selected")
         return self._asked.ways
 
-    def _field_of(self, way: Way, number: int) -> Path:
-        return ("ways", number) if way is Way.ROLLOUT else ()
-
-    def _weighed(self, way: Way, attended: Sequence[SelectedMap], units: Units, row: Row, field: Path) -> Wanted:
+    def _weighed(self, way: Way, attended: Sequence[SelectedMap], units: Units, row: Row) -> Wanted:
         """Check the attention of a way against the instance. Raises: InputError."""
         for each in attended:
             name = each.description.query_labels
@@ -310,7 +301,7 @@ class _Explaining:
                 indices(each.queries, row.labels[name].size, f"queries of {each.description.name}")
         is_rollout = way is Way.ROLLOUT
         options = share_options(rolled_maps(attended) if is_rollout else attended, units, rollout=is_rollout)
-        plan = plan_attention(self._checked.schema.maps, options, field)
+        plan = plan_attention(self._checked.schema.maps, options, ())
         check_instance(plan, row.labels)
         return replace(self._checked.wanted, plan=plan, attention=plan.options, bounds={})
 
@@ -361,16 +352,6 @@ class _Explaining:
             return core.memory.take(held + computing * count)
         a_worker = computing * checked.model.sizes.rows_at_once(row)
         return core.memory.take(held, [Transient(a_worker, computing)] * count)
-
-    def _refuse(self, units: int, fitting: int, why: str, instances: int = 1) -> None:
-        """Refuse more units than fit. Raises: TooLargeError."""
-        advice = (
-            "choose larger ones (units.kind UNIT_KIND_SENTENCES, a larger units.size), or name fewer inputs or ways"
-        )
-        fits = (
-            f"{counted(fitting, 'unit')} of each instance fit" if instances > 1 else f"{counted(fitting, 'unit')} fit"
-        )
-        raise TooLargeError("units", f"are {units}; {why}: {fits}; {advice}")
 
 
 def _forced_to(row: Row, sequence: boundary.Sequence, schema: ModelSchema) -> Row:

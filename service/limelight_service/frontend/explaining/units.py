@@ -3,20 +3,21 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil
 
 import numpy as np
 import numpy.typing as npt
 
+from limelight.base.counts import counted
 from limelight.v1 import attention_pb2, model_pb2
-from limelight_bundle.errors import InputError, Path
+from limelight_bundle.errors import InputError, Path, TooLargeError
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.splitting import split_lines, split_sentences
 from limelight_bundle.values import Instance, Pair, Sentences, Text
 from limelight_service.attention.members import members
 from limelight_service.attention.options import Group
-from limelight_service.frontend.explaining.asked import AskedUnits, UnitKind
+from limelight_service.frontend.explaining.asked import MOST_UNITS, AskedUnits, UnitKind
 from limelight_service.frontend.schema import ModelSchema
 
 Indices = npt.NDArray[np.intp]
@@ -47,10 +48,18 @@ _KINDS: Mapping[int, tuple[UnitKind, ...]] = {
 
 @dataclass(frozen=True)
 class Units:
-    """The units of an instance. labels: of them. members: the entries of each."""
+    """The units of an instance. labels: of them. entries: that each is made of. related: adds the entries of other
+    label sets that stand for the same part of the input.
+    """
 
     labels: Labels
-    members: Sequence[Members]
+    entries: Sequence[Members]
+    related: Callable[[Members], Members]
+
+    @cached_property
+    def members(self) -> Sequence[Members]:
+        """The entries of each unit, in every label set."""
+        return [self.related(each) for each in self.entries]
 
     @cached_property
     def label_sets(self) -> frozenset[str]:
@@ -58,12 +67,14 @@ class Units:
         return frozenset(name for each in self.members for name, entries in each.items() if len(entries))
 
     def others(self, place: int) -> Members:
-        """Give the entries of all units but one, without those of that one."""
+        """Give the entries of all units but one, without those of that one: of all together, a sentence whose words are
+        several units as well.
+        """
         found = {}
-        for name in self.label_sets:
-            every = np.concatenate([each[name] for each in self.members if name in each])
-            found[name] = np.setdiff1d(every, self.members[place].get(name, np.empty(0, np.intp)))
-        return found
+        for name in dict.fromkeys(name for each in self.entries for name in each):
+            every = np.concatenate([each[name] for each in self.entries if name in each])
+            found[name] = np.setdiff1d(every, self.entries[place].get(name, np.empty(0, np.intp)))
+        return self.related(found)
 
 
 @dataclass(frozen=True)
@@ -113,7 +124,7 @@ class UnitFinder:
             raise InputError(("units", "label_set"), f"is {asked.label_set!r}; units are of {there}")
 
     def find(self, row: Row, instance: Instance) -> Units:
-        """Find the units of an instance. Raises: InputError for units that it has not."""
+        """Find the units of an instance. Raises: InputError for units that it has not; TooLargeError for too many."""
         sources = [_Source(row.labels[name], each) for name, each in self._sets.items() if name in row.labels]
         if self._asked.groups:
             found = [
@@ -128,7 +139,10 @@ class UnitFinder:
         found = self._of_inputs(found, [name for each in sources for name in each.labels.inputs])
         if not found:
             raise InputError("units", "are none; the instance has nothing that they could be made of")
-        return Units(_labels(found, self._asked, sources), [self._related(each.entries, row) for each in found])
+        if len(found) > MOST_UNITS:
+            raise too_many(len(found), MOST_UNITS, f"there may be {MOST_UNITS}")
+        labels = _labels(found, self._asked, sources)
+        return Units(labels, [each.entries for each in found], partial(self._related, row))
 
     def _of(self, source: _Source, row: Row, instance: Instance) -> Iterator[_Unit]:
         """Make the units of one label set, where it has such."""
@@ -188,7 +202,7 @@ class UnitFinder:
             span.sentence if span is not None else None,
         )
 
-    def _related(self, entries: Members, row: Row) -> Members:
+    def _related(self, row: Row, entries: Members) -> Members:
         """Add the entries of other label sets that stand for the same part of the input."""
         found = dict(entries)
         for name, own in entries.items():
@@ -206,6 +220,13 @@ class UnitFinder:
                     elif (other.tensor, other.dimension) == (described.tensor, described.dimension):
                         found[other.name] = own
         return found
+
+
+def too_many(units: int, fitting: int, why: str, instances: int = 1) -> TooLargeError:
+    """Make the error of more units than fit."""
+    fits = f"{counted(fitting, 'unit')} of each instance fit" if instances > 1 else f"{counted(fitting, 'unit')} fit"
+    advice = "choose larger ones (units.kind UNIT_KIND_SENTENCES, a larger units.size), or name fewer inputs or ways"
+    return TooLargeError("units", f"are {units}; {why}: {fits}; {advice}")
 
 
 def split_units(kind: UnitKind, text: str) -> Iterator[tuple[int, int]]:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,8 +189,10 @@ class Explanation(Record, Mapping[str, NDArray[np.float64]]):
             case ".html":
                 write_file(path, notebook.document(self._html(image), self.prediction.provenance.model))
             case ".png":
-                drawing = package("limelight.cli.render_png", "a picture")
-                drawing.save(unit_figures.figures(self), path, image=image, heading=unit_figures.heading(self))
+                package("PIL", "a picture", extra="cli")
+                import_module("limelight.cli.render_png").save(
+                    unit_figures.figures(self), path, image=image, heading=unit_figures.heading(self)
+                )
             case _:
                 archive.save(self, path)
 

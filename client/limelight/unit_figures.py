@@ -29,7 +29,7 @@ _DOING = {
     "erase_others": "erasing all else",
 }
 # The names of patches, by which those of a picture beside a text are told.
-_CELL = re.compile(r"row (\d+), column (\d+)")
+_CELL = re.compile(r"row (\d{1,3}), column (\d{1,3})")
 _LONGEST = 60  # letters of a target in a title
 
 
@@ -57,7 +57,8 @@ def _parts(units: LabelSet, values: Weights) -> Iterator[tuple[LabelSet, Weights
     origins = units.origins or ("",) * len(units)
     places: dict[str, list[int]] = {}
     for at, cell in enumerate(cells if units.grid is None else ()):
-        places.setdefault(origins[at] if cell else "", []).append(at)
+        is_cell = cell and not (len(units.ends) and units.ends[at])  # no part of a text that is called so
+        places.setdefault(origins[at] if is_cell else "", []).append(at)
     for name, own in places.items():
         last = cells[own[-1]]
         grid = Grid(last[0] + 1, last[1] + 1) if name and last else None

@@ -7,6 +7,7 @@ import math
 import pickle
 import random
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ from limelight.unit_figures import figures
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from tests.client.served import DOCUMENT, PICTURE, SENTENCES, TEXT, tiny
 from tests.client.test_client_notebook import drawn
+from tests.kit import bundles
 from tests.kit.bundles import LABELS, softmax
 from tests.kit.forwarder import Forwarder
+from tests.kit.serving import serving
 
 INPUTS: dict[str, Any] = {
     "tiny": TEXT,
@@ -86,6 +89,14 @@ def test_the_asynchronous_client_explains_alike_and_several_at_once(server: Forw
     for mine, theirs in zip(client.explain("tiny", [TEXT, "a dog"], ways="erase"), asyncio.run(asked()), strict=True):
         assert mine.units == theirs.units and list(mine) == ["erase"] and mine.sentence == ""
         np.testing.assert_allclose(mine["erase"], theirs["erase"], atol=1e-5)
+
+
+def test_without_pillow_a_picture_says_what_to_install(
+    client: limelight.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ModuleNotFoundError, match=r"a picture needs PIL.*limelight-client\[cli\]"):
+        client.explain("tiny", TEXT).save(tmp_path / "why.png")
 
 
 def test_options_go_onto_the_wire(server: Forwarder, client: limelight.Client):
@@ -274,3 +285,16 @@ def test_patches_beside_words_have_a_grid_of_their_own():
     places["texts"][-1] = "row 1, column 7"
     (texts, patches, *_) = figures(made(words((0, 5), *[(0, 0)] * 6, **places), sent(text="what?")))
     assert patches.heat is None and len(patches.rows[0].words) == 6, "no whole grid"
+
+
+def test_nodes_and_numbers_are_explained(tmp_path: Path):
+    bundles.web(tmp_path)
+    bundles.picture(tmp_path)
+    with serving(tmp_path) as running, limelight.Client(running.server.address) as client:
+        nodes = client.explain("web", client.model("web").examples[0])
+        number = client.explain("picture", client.model("picture").examples[0], target="weight", ways="erase")
+        usual = client.predict("picture", client.model("picture").examples[0])
+    assert nodes.unit_kind == "nodes" and nodes.target.score_kind == "log_probability"
+    assert [row.words for row in next(figures(nodes)).rows] == [nodes.units.labels]
+    assert (number.target.label, number.target.score_kind) == ("weight", "value")
+    assert number.target.score == pytest.approx(usual.numbers[1].value, rel=1e-5) and number["erase"].shape == (4,)

@@ -83,7 +83,7 @@ def test_a_record_of_it_is_replayed_on_another_server(run: Run, repository: Path
     assert status == 0 and "holds: no number differs by more than" in output
 
 
-def test_attention_is_compared_with_looking_away_over_rows(run: Run, tmp_path: Path) -> None:
+def test_attention_is_compared_with_looking_away_over_rows(run: Run, repository: Path, tmp_path: Path) -> None:
     texts = [TEXT, "the film was not good", "the plot seemed very clever", "the cast is awful as they say"]
     data, out = tmp_path / "rows.jsonl", tmp_path / "report.json"
     data.write_text("".join(json.dumps({"text": each}) + "\n" for each in texts), encoding="utf-8")
@@ -92,3 +92,9 @@ def test_attention_is_compared_with_looking_away_over_rows(run: Run, tmp_path: P
     found = {(each["subject"], each["name"]): each["value"] for each in section["figures"]}
     assert found["most moving word", "one word moves the answer by"] > 0.9
     assert found["encoder.0.self", "correlation with looking away"] > 0.2
+    with serving(repository, max_instances=4) as other:  # rows of a call: few units at once
+        again = ("evaluate", "negation", "--data", data, "--measure", "erasure", "--target", other.server.address)
+        assert run(*again, "--out", out)[0] == 0
+    (section,) = json.loads(out.read_text(encoding="utf-8"))["sections"]
+    for each in section["figures"]:
+        assert each["value"] == pytest.approx(found[each["subject"], each["name"]], abs=1e-3)

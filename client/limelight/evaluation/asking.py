@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from limelight import many
 from limelight.attended import Attended
-from limelight.base.errors import Error
+from limelight.base.errors import Error, OutOfRange, ResourceExhausted
 from limelight.client import Client
 from limelight.descriptions import Model
 from limelight.evaluation.replies import Reply, read_reply
@@ -15,6 +15,9 @@ from limelight.explanations import Explanation
 from limelight.groups import Groups
 from limelight.interventions import Intervention, with_interventions
 from limelight.v1 import values_pb2
+
+Explained: TypeAlias = list[Explanation]
+"""Explanations of one answer, by some units each, in order."""
 
 
 @dataclass(frozen=True)
@@ -37,28 +40,35 @@ class Asking:
         answers = self.client.predict_many(self.model.name, instances, **self._options())
         return [each if isinstance(each, Error) else read_reply(self.model, each) for each in answers]
 
-    def explain(self, asked: Sequence[tuple[values_pb2.Instance, Groups, Sequence[str]]]) -> list[Explanation | Error]:
-        """Return the explanation of the answer to each instance by its own units and ways, or its Error.
+    def explain(self, asked: Sequence[tuple[values_pb2.Instance, Groups, Sequence[str]]]) -> list[Explained | Error]:
+        """Return explanations of the answer to each instance by its own units and ways, or its Error.
 
-        Raises Error for one of every call.
+        More units than the server allows at once are divided. Raises Error for one of every call.
         """
-        course = many.Course(1)
-
-        def one(place: int) -> Explanation | Error:
-            instance, units, ways = asked[place]
-            name, version = self.model.name, self.model.version
-
-            def send(instances: Sequence[values_pb2.Instance]) -> list[Explanation] | Error:
-                try:
-                    return self.client.explain(name, instances, units=units, ways=ways, version=version, truncate=True)
-                except Error as error:
-                    return error
-
-            found: Explanation | Error = many.exchanged([(place, instance)], course, send)[0]
-            return found
-
         with ThreadPoolExecutor(self.concurrency) as pool:
-            return list(pool.map(one, range(len(asked))))
+            return list(pool.map(lambda place: self._explain(place, *asked[place]), range(len(asked))))
+
+    def _explain(
+        self, number: int, instance: values_pb2.Instance, units: Groups, ways: Sequence[str]
+    ) -> Explained | Error:
+        name, version = self.model.name, self.model.version
+
+        def send(instances: Sequence[values_pb2.Instance]) -> list[Explanation] | Error:
+            try:
+                return self.client.explain(name, instances, units=units, ways=ways, version=version, truncate=True)
+            except Error as error:
+                return error
+
+        (reply,) = many.exchanged([(number, instance)], many.Course(1), send)
+        if isinstance(reply, OutOfRange | ResourceExhausted) and reply.retry_after is None and len(units) > 1:
+            names, found = list(units), list[Explanation]()
+            for some in (names[: len(names) // 2], names[len(names) // 2 :]):
+                part = self._explain(number, instance, {each: units[each] for each in some}, ways)
+                if isinstance(part, Error):
+                    return part
+                found += part
+            return found
+        return reply if isinstance(reply, Error) else [reply]
 
     def _options(self) -> Any:
         return {"version": self.model.version, "truncate": True, "concurrency": self.concurrency}

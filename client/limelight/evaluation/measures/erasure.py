@@ -18,7 +18,6 @@ from limelight.v1 import values_pb2
 NAME = "erasure"
 SHARE = 0.2  # of the words that comprehensiveness and sufficiency take
 MOST_WORDS = 24  # of a row that are erased one by one
-_UNITS = 64  # of a call
 _TEXTS = ("text", "document", "pair")
 
 Places = frozenset[int]
@@ -133,16 +132,15 @@ def _add(seen: Sequence[Seen], work: Work) -> None:
     asked: list[tuple[_Row, Sequence[Places], Sequence[str]]] = []
     for row in rows:
         asked.append((row, [frozenset([at]) for at in row.single], ("erase", "look_away") if looks else ("erase",)))
-        others = row.sets()
-        asked += [(row, others[begin : begin + _UNITS], ("erase",)) for begin in range(0, len(others), _UNITS)]
+        asked.append((row, row.sets(), ("erase",)))
     explained = work.explained([(row.seen.row, row.units(sets), ways) for row, sets, ways in asked])
     chances: dict[int, dict[tuple[str, Places], float]] = {row.seen.row.number: {} for row in rows}
-    for (row, sets, _), why in zip(asked, explained, strict=True):
-        if why is not None:
+    for (row, sets, ways), parts in zip(asked, explained, strict=True):
+        if parts is not None:
             own = chances[row.seen.row.number]
-            own["", frozenset()] = math.exp(why.target.score)
-            for way, changes in why.items():
-                found = np.exp(why.target.score + changes).tolist()
+            own["", frozenset()] = math.exp(parts[0].target.score)
+            for way in ways:
+                found = np.exp(np.concatenate([each.target.score + each[way] for each in parts])).tolist()
                 own |= {(way, places): chance for places, chance in zip(sets, found, strict=True)}
     for row in rows:
         _add_row(row, chances[row.seen.row.number], work)

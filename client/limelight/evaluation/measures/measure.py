@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from limelight.attended import Attended
 from limelight.base.errors import Error
 from limelight.descriptions import MapInfo, Model
-from limelight.evaluation.asking import Asking, forced
+from limelight.evaluation.asking import Asking, Explained, forced
 from limelight.evaluation.replies import Reply
 from limelight.evaluation.rows import Row
 from limelight.evaluation.samples import Curve, Figure, Samples
 from limelight.evaluation.weights import total_variation
-from limelight.explanations import Explanation
 from limelight.groups import Groups
 from limelight.maps import AttentionMap
 from limelight.v1 import values_pb2
@@ -75,9 +74,9 @@ class Work:
             found.append(None if isinstance(reply, Error) else reply)
         return found
 
-    def explained(self, asked: Sequence[tuple[Row, Groups, Sequence[str]]]) -> list[Explanation | None]:
+    def explained(self, asked: Sequence[tuple[Row, Groups, Sequence[str]]]) -> list[Explained | None]:
         """Return explanations by units and ways, None for those that failed."""
-        found: list[Explanation | None] = []
+        found: list[Explained | None] = []
         replies = self.asking.explain([(row.instance, units, ways) for row, units, ways in asked])
         for (row, _, _), reply in zip(asked, replies, strict=True):
             if isinstance(reply, Error):

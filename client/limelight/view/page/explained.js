@@ -128,9 +128,8 @@ export class Explained {
     this.marked = unit;
     this.repaint();
     this.rows.forEach((each, place) => each.classList.toggle("marked", place === unit));
-    const told = (unit) =>
-      [named(this.units[unit]), ...this.columns.map(({ title, values }) => `${title} ${number(values[unit])}`)].join(" · ");
-    this.readout.textContent = unit === null ? "" : told(unit);
+    const values = (unit) => this.columns.map((each) => `${each.title} ${number(each.values[unit])}`);
+    this.readout.textContent = unit === null ? "" : [named(this.units[unit]), ...values(unit)].join(" · ");
     const { axis, places } = this.parts.find((part) => part.places.includes(unit)) ?? this.parts[0];
     this.onpoint(axis, unit === null ? null : places.indexOf(unit));
   }

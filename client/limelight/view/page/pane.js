@@ -292,8 +292,8 @@ export class Pane {
 
   /** Explain the answer that is shown: what Explained shows. asked: fields of an ExplainRequest. */
   async #explain(asked, signal) {
-    const sequences = this.answer.prediction.results.find((each) => each.sequences)?.sequences.sequences;
-    const target = { text: this.sequence ? sequences[this.sequence].text : undefined, ...asked.target };
+    const { sequences } = (this.answer.prediction.results ?? []).find((each) => each.sequences)?.sequences ?? {};
+    const target = { text: this.sequence ? sequences?.[this.sequence]?.text : undefined, ...asked.target };
     const request = { ...this.request, ...asked, target };
     const explanation = await this.client.explain(this.chosen, request, signal, this.example);
     return [explanation, this.sources, this.picture, edgesOf(this.inputs)];

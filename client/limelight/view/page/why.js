@@ -85,10 +85,7 @@ export class Why {
     this.boxes = offered.map((value) => element("input", { type: "checkbox", value, onchange }));
     this.chosen.replaceChildren(
       element("legend", { class: "hint" }, "Ways"),
-      ...this.boxes.map((box) => {
-        const { title, about } = WAYS[box.value];
-        return element("label", { class: "toggle", title: about }, box, ` ${title}`);
-      }),
+      ...this.boxes.map((box) => element("label", { class: "toggle" }, box, ` ${WAYS[box.value].title}`)),
     );
     this.root.hidden = !results.length || !units.length;
     this.form.classList.toggle("recorded", isRecorded);
@@ -120,16 +117,20 @@ export class Why {
     return this.asked ?? {};
   }
 
+  /** The value of a field; empty where the field is not shown. */
+  #value(name) {
+    return this[name].parentElement.hidden ? "" : this[name].value;
+  }
+
   #selected() {
-    const shown = (name) => (this[name].parentElement.hidden ? "" : this[name].value);
     const [units, target] = [this.units, this.target].map((each) => (each.selectedIndex > 0 ? each.value : ""));
     return {
       why: this.isUsual ? USUAL : this.#ways().map(shortened).join(","),
       "why.units": units,
-      "why.size": shown("size"),
+      "why.size": this.#value("size"),
       "why.target": target,
-      "why.text": shown("text"),
-      "why.entry": shown("entry"),
+      "why.text": this.#value("text"),
+      "why.entry": this.#value("entry"),
     };
   }
 
@@ -202,9 +203,8 @@ export class Why {
   }
 
   #request() {
-    const shown = (field) => (field.parentElement.hidden ? "" : field.value);
     const { target = {}, kind, description } = this.targets.get(this.target.value) ?? {};
-    const [text, entry, size] = [this.text, this.entry, this.size].map(shown);
+    const [text, entry, size] = ["text", "entry", "size"].map((name) => this.#value(name));
     const fields = {
       sequence: () => ({ text }),
       spans: () => ({ span: spanOf(text, description.part ?? "", this.sources) }),

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from limelight.predictions import Span as Span
     from limelight.predictions import Spans as Spans
     from limelight.predictions import Tagging as Tagging
+    from limelight.predictions import TokenVectors as TokenVectors
     from limelight.requests import Attention as Attention
     from limelight.requests import Generation as Generation
     from limelight.requests import Hidden as Hidden
@@ -108,7 +109,7 @@ _MODULES = {
     "maps": "AttentionMap Edges",
     "predictions": (
         "Box Boxes Classification ClassProbability Embedding GeneratedSequence HiddenState Number Prediction "
-        "Provenance Regression Sequences Span Spans Tagging"
+        "Provenance Regression Sequences Span Spans Tagging TokenVectors"
     ),
     "requests": "Attention Generation Hidden Selection",
     "saving": "SavedMap save_maps",

@@ -34,7 +34,8 @@ def check_hidden(bundle: bundle_pb2.Bundle) -> None:
     described = [each.name for each in bundle.description.hidden]
     if sorted(described) != sorted(each.name for each in bundle.hidden) or len(set(described)) < len(described):
         raise BundleError("its hidden states are not each described once and bound once to a graph")
-    if clash := {*described} & {each.name for each in (*bundle.description.outputs, *bundle.description.maps)}:
+    others = {each.name for each in bundle.description.outputs} | {each.name for each in bundle.description.maps}
+    if clash := others.intersection(described):
         raise BundleError(f"{sorted(clash)} are names of hidden states, and of outputs or maps")
     for each in bundle.description.hidden:
         subject = f"the hidden state {each.name!r}"

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from limelight.predictions import Span as Span
     from limelight.predictions import Spans as Spans
     from limelight.predictions import Tagging as Tagging
+    from limelight.predictions import TokenVectors as TokenVectors
     from limelight.predictions import TopTokens as TopTokens
     from limelight.requests import Attention as Attention
     from limelight.requests import Generation as Generation
@@ -116,7 +117,7 @@ _MODULES = {
     "maps": "AttentionMap Edges",
     "predictions": (
         "Box Boxes Classification ClassProbability Embedding GeneratedSequence HiddenState Number Prediction "
-        "Provenance Regression Sequences Span Spans Tagging TopTokens"
+        "Provenance Regression Sequences Span Spans Tagging TokenVectors TopTokens"
     ),
     "requests": "Attention Generation Hidden Selection Target",
     "saving": "SavedMap save_maps",

@@ -98,7 +98,7 @@ class ResultInfo(Record):
     name: str
     """Key in `Prediction.results`."""
     kind: str
-    """"classes", "embedding", "spans", "sequence", "regression" or "boxes"."""
+    """"classes", "embedding", "token_vectors", "spans", "sequence", "regression" or "boxes"."""
     classes: tuple[str, ...] = ()
     """Names of the classes, in order."""
     activation: str = ""
@@ -436,6 +436,8 @@ def _result(message: model_pb2.ResultDescription) -> ResultInfo:
             return ResultInfo(name, kind, classes=tuple(it.labels), activation=activation, label_set=it.label_set)
         case "spans":
             return ResultInfo(name, kind, label_set=message.spans.label_set)
+        case "token_vectors":
+            return ResultInfo(name, kind, label_set=message.token_vectors.label_set)
         case "sequence":
             made = message.sequence
             return ResultInfo(

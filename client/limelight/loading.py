@@ -30,7 +30,7 @@ from limelight.records import FrozenMapping, Record
 
 _RESULTS = (
     "Box Boxes Classification ClassProbability Embedding GeneratedSequence Number Provenance Regression Sequences Span "
-    "Spans"
+    "Spans TokenVectors"
 )
 _TYPES: dict[str, type[Record]] = {
     **{each.__name__: each for each in (Attended, SequenceAttention, Prediction, AttentionMap, Edges, LabelSet)},

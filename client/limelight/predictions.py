@@ -193,6 +193,19 @@ class Sequences(Record):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class TokenVectors(Record):
+    """A vector for each token of a text; `limelight.maxsim` compares two. `numpy.asarray(result)` is `vectors`."""
+
+    label_set: str
+    """Name of the label set of the tokens, in `Prediction.label_sets`."""
+    vectors: NDArray[np.float32]
+    """[token, feature], of length 1 each."""
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return as_array(self.vectors, dtype, copy)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Embedding(Record):
     """A vector; `numpy.asarray` returns it."""
 
@@ -228,8 +241,8 @@ class Regression(Record):
         raise KeyError(f"no number {name!r}; there are {', '.join(each.name for each in self.numbers)}")
 
 
-Result: TypeAlias = Classification | Tagging | Spans | Boxes | Sequences | Embedding | Regression
-Kind = TypeVar("Kind", Classification, Tagging, Spans, Boxes, Sequences, Embedding, Regression)
+Result: TypeAlias = Classification | Tagging | Spans | Boxes | Sequences | Embedding | TokenVectors | Regression
+Kind = TypeVar("Kind", Classification, Tagging, Spans, Boxes, Sequences, Embedding, TokenVectors, Regression)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -360,6 +373,11 @@ class Prediction(Record):
         return None if found is None else found.vector
 
     @property
+    def token_vectors(self) -> TokenVectors | None:
+        """Token vectors: a vector for each token."""
+        return self._first(TokenVectors)
+
+    @property
     def numbers(self) -> tuple[Number, ...]:
         """Regression: the numbers, with names and units."""
         found = self._first(Regression)
@@ -390,6 +408,9 @@ class Prediction(Record):
             first = " ".join(f"{number:.4g}" for number in vector[:_FEW].tolist())
             length = float(np.linalg.norm(vector))
             return f"{first}{' …' * (vector.size > _FEW)} ({counted(vector.size, 'number')} of length {length:.4g})"
+        if self.token_vectors is not None:
+            count, size = self.token_vectors.vectors.shape
+            return f"{counted(count, 'vector')} of {counted(size, 'number')}"
         small = {name: array.reshape(-1).tolist() for name, array in self.outputs.items() if array.size <= _FEW}
         return ", ".join(f"{name} {' '.join(f'{number:.4g}' for number in numbers)}" for name, numbers in small.items())
 
@@ -531,6 +552,8 @@ def _result(message: service_pb2.Result) -> Result | None:
             return Sequences(tuple(read_sequence(each) for each in message.sequences.sequences))
         case "embedding":
             return Embedding(to_array(message.embedding.vector))
+        case "token_vectors":
+            return TokenVectors(message.token_vectors.label_set, to_array(message.token_vectors.vectors))
         case "regression":
             return Regression(tuple(Number(each.name, each.value, each.unit) for each in message.regression.numbers))
     return None

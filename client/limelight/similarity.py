@@ -6,10 +6,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from limelight.predictions import HiddenState
+from limelight.predictions import HiddenState, TokenVectors
 from limelight.records import Record
 
-Vectors: TypeAlias = HiddenState | NDArray[Any]
+Vectors: TypeAlias = TokenVectors | HiddenState | NDArray[Any]
 _TINY = 1e-12  # of the length of a vector
 
 
@@ -29,7 +29,7 @@ def maxsim(query: Vectors, document: Vectors) -> MaxSim:
     """Compare the vectors of two texts' tokens, which are divided by their length.
 
     Args:
-        query, document: hidden states with a vector for each entry, or arrays [token, feature].
+        query, document: token vectors, hidden states with a vector for each entry, or arrays [token, feature].
     Raises:
         ValueError: vectors that are pooled, of different sizes, or a document without tokens.
     """

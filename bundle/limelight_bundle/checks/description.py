@@ -197,6 +197,9 @@ def _check_result(bundle: bundle_pb2.Bundle, result: model_pb2.ResultDescription
                 _check_selection(_check_entries(bundle, result.classes.label_set, subject), result.classes, subject)
         case "embedding":
             _output(bundle, result.embedding.output, subject, 1)
+        case "token_vectors":
+            _output(bundle, result.token_vectors.output, subject, 2)
+            _check_entries(bundle, result.token_vectors.label_set, subject)
         case "spans":
             _output(bundle, result.spans.start_output, subject, 1)
             _output(bundle, result.spans.end_output, subject, 1)

@@ -37,6 +37,7 @@ FEATURES: Mapping[str, _IsUsed] = {
     "boxes": lambda bundle: any(each.HasField("boxes") for each in bundle.description.results),
     "hidden-states": lambda bundle: bool(bundle.hidden or bundle.description.hidden),
     "lens": lambda bundle: bool(bundle.generation.lens),
+    "token-vectors": lambda bundle: any(each.HasField("token_vectors") for each in bundle.description.results),
     "selected-entries": lambda bundle: any(
         each.classes.words or each.classes.HasField("token_id") for each in bundle.description.results
     ),
@@ -61,6 +62,7 @@ KNOWN_FEATURES = frozenset(
         "boxes",
         "hidden-states",
         "lens",
+        "token-vectors",
         "selected-entries",
         "starts-with-prompt",
         "end-tokens",

@@ -18,6 +18,7 @@ from limelight.predictions import (
     Sequences,
     Spans,
     Tagging,
+    TokenVectors,
     class_list,
 )
 from limelight.requests import PredictOptions
@@ -101,6 +102,10 @@ def _result(result: Result, answer: Prediction) -> list[str]:
             return [f"{sequence.probability:.4f}  {sequence.text}" for sequence in result.sequences]
         case Embedding():
             return [" ".join(f"{number:.6g}" for number in result.vector.reshape(-1).tolist())]
+        case TokenVectors():
+            labels = answer.label_sets[result.label_set].labels
+            rows = (" ".join(f"{number:.6g}" for number in row) for row in result.vectors.tolist())
+            return [f"{label}  {row}" for label, row in zip(labels, rows, strict=True)]
         case Regression():
             return [f"{each.name} {each.value:.6g} {each.unit}".rstrip() for each in result.numbers]
 

@@ -36,11 +36,15 @@ class GenerationRunner(Protocol):
         prompt.
         """
 
-    def lens(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the tokens that the head reads from hidden states; called only where the card has a lens."""
-
     def step(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Return the scores, states and maps of one decode step."""
+
+
+class LensRunner(Protocol):
+    """Reads tokens from hidden states; what runs a network of a card with a lens is one."""
+
+    def lens(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """Return tokens and their log-probabilities, by the names of the graph's outputs."""
 
 
 @dataclass(frozen=True)

@@ -177,8 +177,10 @@ def import_onnx_file(
             OnnxImport(file, card, samples, expose or (), references, not no_interventions), repository, version=version
         )
     _say(f"{folder.path}: answers equal {file.name}'s")
+    states = {each.name for each in folder.bundle.description.hidden}  # several for each map; bundle.json has theirs
     for each in folder.bundle.parity:
-        _say(f"  {parity_line(each)}")
+        if each.name not in states:
+            _say(f"  {parity_line(each)}")
     if folder.bundle.single_rows and not folder.bundle.HasField("generation"):
         _say("  rows run one at a time: the card states no mask or no batch, or the file takes one row")
     for line in next_commands(repository, folder.bundle):

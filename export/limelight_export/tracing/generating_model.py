@@ -102,7 +102,7 @@ def build_generation_graphs(model: Network, card: Card, *, interventions: bool =
     if generation.encoder:
         initial = {each.encoder_output for each in generation.states}
         needed = {spec.name for graph in graphs for spec in graph.inputs} | initial
-        needed |= {each.name for each in (*raw_outputs(card), *card.description.maps)}
+        needed |= {each.name for each in raw_outputs(card)} | {each.name for each in card.description.maps}
         encoded = [spec for spec in example.encoded if spec.name in needed]
         graphs.insert(0, part(generation.encoder, example.encode_inputs, encoded))
     names = [intervened_name(each.name) for each in changed]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from limelight_bundle.values import Array
 from limelight_export.execution.generation import (
     GenerationRunner,
     GenerationTrace,
+    LensRunner,
     encode_alone,
     forced_chooser,
     run_generation,
@@ -73,7 +75,7 @@ def _compare_lens(graphs: Sequence[ExportedGraph], reference: Reference, card: C
     shape = (_ROWS_PER_BATCH, int(graph.inputs[0].axes[1]))
     vectors = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
     tensors = {"vectors": vectors, "is_last": np.arange(len(vectors)) % 2 == 0}
-    expected = reference.generation_runner().lens(tensors)["log_probabilities"]
+    expected = cast(LensRunner, reference.generation_runner()).lens(tensors)["log_probabilities"]
     found = GraphSession(graph).run(tensors)["log_probabilities"]
     comparison.compare_arrays("lens", found, expected, "random vectors")
 

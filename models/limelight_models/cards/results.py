@@ -159,6 +159,37 @@ class Vector(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TokenVectors(Result):
+    """A vector of `size` features and length 1 for each token of the label set `over`. vectors: name of the output."""
+
+    over: LabelSet
+    size: int
+    name: str = "token_vectors"
+    vectors: str = "vectors"
+
+    @property
+    def task(self) -> model_pb2.Task:
+        return model_pb2.TASK_EMBEDDING
+
+    @property
+    def output(self) -> model_pb2.OutputDescription:
+        return model_pb2.OutputDescription(
+            name=self.vectors,
+            data_type=values_pb2.DATA_TYPE_FLOAT32,
+            dimensions=[self.over.axis, model_pb2.Dimension(name="feature", size=self.size)],
+            summary="A vector of length 1 for each token.",
+        )
+
+    @property
+    def label_sets(self) -> Sequence[LabelSet]:
+        return [self.over]
+
+    def describe(self) -> model_pb2.ResultDescription:
+        described = model_pb2.TokenVectorsDescription(output=self.vectors, label_set=self.over.name)
+        return model_pb2.ResultDescription(name=self.name, token_vectors=described)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spans(Result):
     """Spans of a text, from scores of their first and of their last token.
 

@@ -65,13 +65,14 @@ class HiddenRequest:
     def reduced(self, vectors: Array, label_set: str) -> Array:
         """Select and pool vectors, [entry, feature] -> [position, feature] or [feature]. Raises: InputError."""
         places = self.places(len(vectors), label_set)
-        if self.pooling is VectorPooling.FIRST:
-            return vectors[places[0] if places else 0].copy()
-        if self.pooling is VectorPooling.LAST:
-            return vectors[places[-1] if places else -1].copy()
-        found = vectors[places] if places else vectors
-        if self.pooling is VectorPooling.MEAN:
-            return found.mean(axis=0, dtype=np.float64).astype(vectors.dtype)
+        found: Array = vectors[places] if places else vectors
+        match self.pooling:
+            case VectorPooling.FIRST:
+                found = found[0].copy()
+            case VectorPooling.LAST:
+                found = found[-1].copy()
+            case VectorPooling.MEAN:
+                found = found.mean(axis=0, dtype=np.float64).astype(vectors.dtype)
         return found
 
 
@@ -93,8 +94,10 @@ def select_hidden(
     wanted = options.stacks or tuple(last)
     for place, layer in enumerate(options.layers):
         if not any(-last[each] - 1 <= layer <= last[each] for each in wanted):
-            most = max(last[each] for each in wanted)
-            raise InputError((_FIELD, "layers", place), f"is {layer}; layers are 0 to {most}, or -1 to {-most - 1}")
+            highest = max(last[each] for each in wanted)
+            raise InputError(
+                (_FIELD, "layers", place), f"is {layer}; layers are 0 to {highest}, or -1 to {-highest - 1}"
+            )
     selected = [
         each
         for each in described

@@ -51,6 +51,14 @@ class Embedding:
 
 
 @dataclass(frozen=True)
+class TokenVectors:
+    """Vectors FLOAT [token, size] of the tokens of a label set."""
+
+    label_set: str
+    vectors: Array
+
+
+@dataclass(frozen=True)
 class Number:
     """One number of a regression."""
 
@@ -115,7 +123,7 @@ class Sequences:
     sequences: Sequence[boundary.Sequence]
 
 
-TypedResult = Classes | Tags | Embedding | Numbers | Spans | Boxes | Sequences
+TypedResult = Classes | Tags | Embedding | TokenVectors | Numbers | Spans | Boxes | Sequences
 
 
 @dataclass(frozen=True)
@@ -191,6 +199,8 @@ def _builder(
             return _Classification(result.classes)
         case "embedding":
             return _Embedding(outputs[result.embedding.output])
+        case "token_vectors":
+            return _TokenVectors(result.token_vectors, outputs[result.token_vectors.output])
         case "spans":
             return SpansBuilder(result.spans, description)
         case "regression":
@@ -298,6 +308,23 @@ class _Embedding:
     def size(self, row: Row, steps: Sequence[int], most: int) -> int:
         axes = (each.size or row.sizes.get(each.name) or each.maximum or 1 for each in self._output.dimensions)
         return 4 * math.prod(axes) + 32
+
+
+class _TokenVectors:
+    """A vector for each token, as they are put out."""
+
+    by_sizes = True
+
+    def __init__(self, described: model_pb2.TokenVectorsDescription, output: model_pb2.OutputDescription) -> None:
+        self._label_set = described.label_set
+        self._vectors = _Embedding(output)
+        self._output = output.name
+
+    def build(self, answer: Answered, most: int) -> TokenVectors:
+        return TokenVectors(self._label_set, np.asarray(answer.outputs[self._output], dtype=np.float32))
+
+    def size(self, row: Row, steps: Sequence[int], most: int) -> int:
+        return self._vectors.size(row, steps, most) + len(self._label_set.encode()) + 16
 
 
 class _Regression:

@@ -159,6 +159,8 @@ def _label_set(result: model_pb2.ResultDescription) -> str:
     match result.WhichOneof("kind"):
         case "classes":
             return result.classes.label_set
+        case "token_vectors":
+            return result.token_vectors.label_set
         case "boxes":
             return result.boxes.label_set
     return ""

@@ -9,12 +9,14 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import limelight
 from limelight import Hidden
 from limelight_export.importing.huggingface.importer import import_checkpoint
+from tests.importing.huggingface.checkpoints import change_config
 from tests.importing.huggingface.decoders import DECODERS
 from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS
 from tests.importing.huggingface.encoders import ENCODERS
@@ -26,7 +28,13 @@ TEXTS = ("The cats sat on a mat.", "A mat", "the cat sat and sat and sat on the 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("checkpoints")
+    colbert = ENCODERS["bert"].write(root / "colbert", "Model")
+    weights = load_file(colbert / "model.safetensors")
+    weights["linear.weight"] = torch.randn(8, 32, generator=torch.Generator().manual_seed(0))
+    save_file(weights, colbert / "model.safetensors", {"format": "pt"})
+    change_config(colbert, architectures=["HF_ColBERT"])
     return {
+        "colbert": colbert,
         "encoder": ENCODERS["bert"].write(root / "encoder"),
         "decoder": DECODERS["gpt2"].write(root / "decoder"),
         "pairs": ENCODER_DECODERS["t5"].write(root / "pairs"),
@@ -90,6 +98,24 @@ def test_states_of_an_encoder_equal_transformers_alone_and_in_company(
         check(state, expected[0][state.layer][0, [1, -1]])
     assert not client.predict("encoder", {"text": TEXTS[0]}).hidden
     assert [each.name for each in client.model("encoder").hidden] == list(together[0].hidden)
+
+
+def test_vectors_of_tokens_are_projected_as_the_checkpoint_states(
+    client: limelight.Client, folders: dict[str, Path]
+) -> None:
+    one, other = client.predict("colbert", [{"text": each} for each in TEXTS[:2]])
+    expected = []
+    for text, answer in zip(TEXTS, (one, other), strict=False):
+        last = states(AutoModel, folders["colbert"], input_ids=ids(folders["colbert"], text)).hidden_states[-1][0]
+        weight = load_file(folders["colbert"] / "model.safetensors")["linear.weight"]
+        expected.append(torch.nn.functional.normalize(last @ weight.T, dim=-1).numpy())
+        assert answer.token_vectors is not None
+        np.testing.assert_allclose(answer.token_vectors, expected[-1], atol=1e-5)
+        assert len(answer.label_sets[answer.token_vectors.label_set]) == len(expected[-1])
+    assert one.token_vectors and other.token_vectors
+    found = limelight.maxsim(one.token_vectors, other.token_vectors)
+    assert found.score == pytest.approx((expected[0] @ expected[1].T).max(1).sum(), abs=1e-4)
+    assert client.model("colbert").results[0].kind == "token_vectors"
 
 
 def test_texts_are_compared_token_by_token(client: limelight.Client) -> None:

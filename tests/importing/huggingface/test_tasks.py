@@ -147,7 +147,8 @@ def test_an_embedding_of_a_decoder_is_verified_against_the_library(tmp_path: Pat
     stated_pooling(folder)
     write_json(folder / "1_Pooling" / "config.json", {"pooling_mode_lasttoken": True})
     written = import_checkpoint(folder, tmp_path / "repository")
-    assert {each.name for each in written.bundle.parity} == {"vector", "encoder.0.self", "encoder.1.self"}
+    states = {f"encoder.hidden.{layer}" for layer in range(3)}
+    assert {each.name for each in written.bundle.parity} == {"vector", "encoder.0.self", "encoder.1.self", *states}
 
 
 def test_segments_are_made_where_the_model_and_its_tokenizer_have_them(tmp_path: Path) -> None:

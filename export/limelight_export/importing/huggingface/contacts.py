@@ -33,7 +33,7 @@ def predict_contacts(model: nn.Module, ids: Tensor, mask: Tensor, maps: Sequence
 
     Shapes: ids INT64 and mask BOOL [batch, token], maps [batch, head, token, token] each -> [batch, 1, token, token].
     """
-    head: Any = getattr(model, str(model.base_model_prefix), model).contact_head  # type: ignore[attr-defined]
+    head: Any = getattr(model, str(model.base_model_prefix), model).contact_head
     residues = mask & ids.ne(head.eos_idx) & (torch.arange(ids.shape[1]) > 0)
     both = (residues[:, :, None] & residues[:, None, :])[:, None]
     scores = head.regression.bias.reshape(1, 1, 1, 1)

@@ -8,7 +8,16 @@ import numpy as np
 import orjson
 
 from limelight_bundle.values import Array
-from limelight_service.frontend.results import Boxes, Classes, Embedding, Numbers, Spans, Tags, TypedResult
+from limelight_service.frontend.results import (
+    Boxes,
+    Classes,
+    Embedding,
+    Numbers,
+    Spans,
+    Tags,
+    TokenVectors,
+    TypedResult,
+)
 from limelight_service.ipc import boundary
 from limelight_service.ipc.boundary import FinishReason
 
@@ -50,6 +59,8 @@ def result_json(result: TypedResult, tensor: Callable[[Array], dict[str, Any]]) 
             return {"tagging": kept(tagging)}
         case Embedding():
             return {"embedding": {"vector": tensor(result.vector)}}
+        case TokenVectors():
+            return {"tokenVectors": {"labelSet": result.label_set, "vectors": tensor(result.vectors)}}
         case Numbers():
             numbers = [
                 kept({"name": each.name, "value": _double(each.value), "unit": each.unit}) for each in result.numbers

@@ -104,6 +104,7 @@ def _boxes_parts(result: model_pb2.ResultDescription) -> _Parts:
 _RESULT_PARTS: Mapping[str, Callable[[model_pb2.ResultDescription], _Parts]] = {
     "classes": _classes_parts,
     "embedding": lambda result: (("", FP32, (ANY,)),),
+    "token_vectors": lambda result: (("", FP32, (ANY, ANY)),),
     "spans": _spans_parts,
     "boxes": _boxes_parts,
     "sequence": _sequence_parts,

@@ -21,7 +21,16 @@ from limelight_service.codecs.oip.outputs import Output, Source
 from limelight_service.codecs.oip.parameters import Value, set_parameters
 from limelight_service.codecs.oip.requests import InferCall
 from limelight_service.frontend.calls import CheckedCall, Inference, Prediction
-from limelight_service.frontend.results import Boxes, Classes, Embedding, Numbers, Spans, Tags, TypedResult
+from limelight_service.frontend.results import (
+    Boxes,
+    Classes,
+    Embedding,
+    Numbers,
+    Spans,
+    Tags,
+    TokenVectors,
+    TypedResult,
+)
 from limelight_service.ipc.boundary import MapResult, TokenResult
 from limelight_service.open_inference import open_inference_pb2 as pb
 
@@ -173,6 +182,8 @@ def result_values(result: TypedResult) -> dict[str, Array]:
             return {"": _strings(names).reshape(shape), ".probability": probability.reshape(shape)}
         case Embedding():
             return {"": np.asarray(result.vector, np.float32)}
+        case TokenVectors():
+            return {"": result.vectors}
         case Numbers():
             return {"": np.array([each.value for each in result.numbers], np.float64)}
         case Spans():

@@ -2,7 +2,17 @@
 
 from limelight.v1 import service_pb2
 from limelight_bundle.wire import to_tensor
-from limelight_service.frontend.results import Boxes, Classes, Embedding, Numbers, Sequences, Spans, Tags, TypedResult
+from limelight_service.frontend.results import (
+    Boxes,
+    Classes,
+    Embedding,
+    Numbers,
+    Sequences,
+    Spans,
+    Tags,
+    TokenVectors,
+    TypedResult,
+)
 from limelight_service.ipc.boundary import FinishReason, Sequence, TopTokens
 
 _FINISH = {
@@ -34,6 +44,9 @@ def fill_result(message: service_pb2.Result, result: TypedResult) -> None:
                 tagging.entry_ends.extend(result.entries[1])
         case Embedding():
             message.embedding.vector.CopyFrom(to_tensor(result.vector))
+        case TokenVectors():
+            message.token_vectors.label_set = result.label_set
+            message.token_vectors.vectors.CopyFrom(to_tensor(result.vectors))
         case Numbers():
             message.regression.SetInParent()
             for each in result.numbers:

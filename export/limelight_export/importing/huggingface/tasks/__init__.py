@@ -15,6 +15,7 @@ TASKS = (
     Task("question-answering", "encoder", ("ForQuestionAnswering",), "question_answering.build_question_answering"),
     Task("masked-words", "encoder", ("ForMaskedLM", "ForPreTraining"), "masked_words.build_masked_words"),
     Task("embedding", "encoder", ("Model",), "embedding.build_embedding"),
+    Task("token-vectors", "encoder", ("ColBERT",), "token_vectors.build_token_vectors"),
     Task("text-generation", "decoder", ("ForCausalLM", "LMHeadModel"), "text_generation.build_text_generation"),
     Task("embedding", "decoder", ("Model",), "embedding.build_decoder_embedding"),
     Task("image-classification", "vision", ("ForImageClassification",), "image_classification.build_image_classifier"),

@@ -87,7 +87,7 @@ _ACTIVATIONS: Mapping[str, type[nn.Module]] = {
 }
 
 
-class _Normalised(nn.Module):
+class Normalised(nn.Module):
     """Divides vectors by their norm."""
 
     def forward(self, vector: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ class Pooled(nn.Module):
 
 def build_embedding(source: EncoderSource) -> TrainedModel:
     """Build a model that maps a text to a vector. Raises CheckpointError where the checkpoint does not say how."""
-    return _build(source, **_without_pooler(source.checkpoint))
+    return _build(source, **without_pooler(source.checkpoint))
 
 
 def build_decoder_embedding(source: Source[DecoderArchitecture]) -> TrainedModel:
@@ -144,7 +144,7 @@ def build_decoder_embedding(source: Source[DecoderArchitecture]) -> TrainedModel
 
 def _build(source: EncoderSource, *, is_causal: bool = False, **options: Any) -> TrainedModel:
     pooled = _pooled(source)
-    most = _max_tokens(source.checkpoint)
+    most = max_tokens(source.checkpoint)
     parts = load_encoder(source, "AutoModel", most=most, needs_special_tokens=not is_causal, **options)
     if is_causal:
         parts.model.config.use_cache = False  # type: ignore[union-attr]
@@ -167,7 +167,7 @@ def _transformer(checkpoint: Checkpoint) -> tuple[str, Mapping[str, Any]]:
     return found, checkpoint.table(found)
 
 
-def _max_tokens(checkpoint: Checkpoint) -> int:
+def max_tokens(checkpoint: Checkpoint) -> int:
     """Return the length at which sentence-transformers truncates a text; 0 where it states none."""
     stated = _transformer(checkpoint)[1].get("max_seq_length")
     return stated if type(stated) is int and stated > 0 else 0
@@ -186,7 +186,7 @@ def _pooled(source: EncoderSource) -> Pooled:
         return Pooled((wanted,))
     if wanted:
         raise CheckpointError(f"{MODULES} states the pooling; leave out --pooling")
-    _check_texts(checkpoint)
+    check_texts(checkpoint)
     poolings: tuple[str, ...] = ()
     behind: list[nn.Module] = []
     described: list[str] = []
@@ -199,11 +199,11 @@ def _pooled(source: EncoderSource) -> Pooled:
         if kind == "Pooling" and not poolings:
             poolings = _poolings(checkpoint, f"{path}/config.json")
         elif kind == "Dense" and poolings:
-            layer, activation = _dense(checkpoint, path)
+            layer, activation = dense(checkpoint, path)
             behind += [layer, activation]
             described.append(f", {layer.out_features} {type(activation).__name__} features of it")
         elif kind == "Normalize" and poolings:
-            behind.append(_Normalised())
+            behind.append(Normalised())
             described.append(", of length 1")
         else:
             raise CheckpointError(f"{MODULES} has the module {kind or each} at {path!r}, which is not supported")
@@ -212,7 +212,7 @@ def _pooled(source: EncoderSource) -> Pooled:
     return Pooled(poolings, behind, "".join(described))
 
 
-def _dense(checkpoint: Checkpoint, path: str) -> tuple[nn.Linear, nn.Module]:
+def dense(checkpoint: Checkpoint, path: str) -> tuple[nn.Linear, nn.Module]:
     """Load a layer behind the pooling. Raises CheckpointError where it is none, or has another activation."""
     from safetensors.torch import load_file
 
@@ -238,7 +238,7 @@ def _dense(checkpoint: Checkpoint, path: str) -> tuple[nn.Linear, nn.Module]:
     return layer, _ACTIVATIONS[name]()
 
 
-def _check_texts(checkpoint: Checkpoint) -> None:
+def check_texts(checkpoint: Checkpoint) -> None:
     """Check that sentence-transformers gives the text to the tokenizer as it is."""
     file, stated = _transformer(checkpoint)
     if stated.get("do_lower_case"):
@@ -267,7 +267,7 @@ def _poolings(checkpoint: Checkpoint, file: str) -> tuple[str, ...]:
     return found
 
 
-def _without_pooler(checkpoint: Checkpoint) -> dict[str, bool]:
+def without_pooler(checkpoint: Checkpoint) -> dict[str, bool]:
     """Leave out the layer behind the first token, which pooling does not read and many checkpoints do not have."""
     has_none = {"distilbert", "deberta-v2", "electra", "modernbert"}
     return {} if checkpoint.model_type in has_none else {"add_pooling_layer": False}

@@ -107,7 +107,7 @@ class _Row:
 
 def _span(word: Span) -> TextSpan:
     part = word.input.rpartition(".")[2]
-    return TextSpan(word.start, word.end, word.sentence, part=part if part in ("first", "second") else "")  # type: ignore[arg-type]
+    return TextSpan(word.start, word.end, word.sentence, part=part if part in ("first", "second") else "")
 
 
 def _row(seen: Seen, work: Work) -> _Row | None:

@@ -132,8 +132,10 @@ def import_hf(
         )
     within = "" if precision is Precision.FLOAT32 else f", within the tolerances fitted for {precision}"
     typer.echo(f"{written.path}: answers and maps equal transformers' eager attention{within}")
+    states = {each.name for each in written.bundle.description.hidden}  # as many as maps; bundle.json has theirs
     for each in written.bundle.parity:
-        typer.echo(f"  {parity_line(each)}")
+        if each.name not in states:
+            typer.echo(f"  {parity_line(each)}")
     for line in next_commands(repository, written.bundle):
         typer.echo(line)
 
@@ -177,10 +179,8 @@ def import_onnx_file(
             OnnxImport(file, card, samples, expose or (), references, not no_interventions), repository, version=version
         )
     _say(f"{folder.path}: answers equal {file.name}'s")
-    states = {each.name for each in folder.bundle.description.hidden}  # several for each map; bundle.json has theirs
     for each in folder.bundle.parity:
-        if each.name not in states:
-            _say(f"  {parity_line(each)}")
+        _say(f"  {parity_line(each)}")
     if folder.bundle.single_rows and not folder.bundle.HasField("generation"):
         _say("  rows run one at a time: the card states no mask or no batch, or the file takes one row")
     for line in next_commands(repository, folder.bundle):

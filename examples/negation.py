@@ -57,7 +57,7 @@ def main(folder: Path, steps: int = 300) -> None:
     model.save_pretrained(folder)
     roles = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **roles).save_pretrained(folder)
-    print(f"limelight import hf {folder} --repository build/imported --interventions")
+    print(f"limelight import hf {folder} --repository build/imported")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     repository = tmp_path_factory.mktemp("evaluated")
     maps = {"pool": (tiny.a_map("one", "words"), (tiny.BATCH, tiny.HEAD, tiny.KEY))}
     planted = classifying(tiny.card("planted", maps=maps))
-    export_model(tiny.trained(Planted(), planted, *TEXTS[:2]), repository, interventions=True)
+    export_model(tiny.trained(Planted(), planted, *TEXTS[:2]), repository)
     torch.manual_seed(0)
     export_model(
         tiny.trained(tiny.Reader(), classifying(tiny.reader_card()), *TEXTS[:2]), repository, interventions=False
@@ -85,7 +85,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with torch.no_grad():
         for parameter in writer.model.parameters():
             parameter.mul_(6)  # it is sure of where it looks and what it writes
-    export_model(writer, repository, interventions=True)
+    export_model(writer, repository)
     with serving(repository) as running:
         yield running.server.address
 

@@ -25,7 +25,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository of the model of the guide."""
     checkpoint, repository = tmp_path_factory.mktemp("checkpoint") / "negation", tmp_path_factory.mktemp("repository")
     subprocess.run([sys.executable, ROOT / "examples" / "negation.py", checkpoint], check=True, capture_output=True)
-    import_checkpoint(checkpoint, repository, interventions=True)
+    import_checkpoint(checkpoint, repository)
     return repository
 
 

@@ -83,7 +83,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     if isinstance(trained.model, RnnSearch):
         with torch.no_grad():
             trained.model.scores.bias[trained.model.config.end] = -20.0  # it writes until its last step
-    folder = export_model(trained, repository, interventions=True)
+    folder = export_model(trained, repository)
     with serving(repository) as running, limelight.Client(running.server.address) as client:
         yield Served(client, kind, trained, folder, Preprocessor(folder))
 

@@ -123,7 +123,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     torch.manual_seed(0)
     texts = ("the cat sat on a mat .", "dog", "a dog ran on the mat")
     trained = tiny.trained(CausalReader(), tiny.reader_card(), *texts) if kind == "reader" else small.trained(kind)
-    folder = export_model(trained, repository, interventions=True)
+    folder = export_model(trained, repository)
     with serving(repository) as running, limelight.Client(running.server.address) as client:
         yield Served(client, kind, trained, Preprocessor(folder))
 
@@ -350,7 +350,7 @@ def test_changes_of_edges_are_those_in_pytorch(name: str, tmp_path: Path) -> Non
     """Of each map of edges, for one row of a batch with others, and alone."""
     torch.manual_seed(0)
     trained, random = small.trained(name), np.random.default_rng(0)
-    preprocessor = Preprocessor(export_model(trained, tmp_path, interventions=True))
+    preprocessor = Preprocessor(export_model(trained, tmp_path))
     with serving(tmp_path) as running, limelight.Client(running.server.address) as client:
         asked = [instance_to_wire(each) for each in trained.examples[:3]]
         kinds = {each.name: each.interventions for each in client.model(name).maps}

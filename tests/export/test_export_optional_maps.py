@@ -152,7 +152,7 @@ def test_an_optional_input_is_read_by_one_node(exported: Exported) -> None:
 
 
 def test_an_input_that_changes_attention_is_read_by_one_node(tmp_path: Path) -> None:
-    folder = export_model(tiny.trained(tiny.Reader(), tiny.reader_card()), tmp_path, interventions=True)
+    folder = export_model(tiny.trained(tiny.Reader(), tiny.reader_card()), tmp_path)
     found = readers(folder.file(next(each.file for each in folder.bundle.graphs if each.name == INTERVENED_GRAPH)))
     assert found and set(found.values()) == {1}
 

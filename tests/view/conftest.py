@@ -60,7 +60,7 @@ def changeable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PageS
     folder = tmp_path_factory.mktemp("changeable")
     torch.manual_seed(0)
     for name in ("vit", "structured"):
-        export_model(small.trained(name), folder, interventions=True)
+        export_model(small.trained(name), folder)
     with serving(folder, http_port=free_port()) as running, page_of(running.server.http_url[7:]) as page:
         yield page, running.server
 

@@ -58,7 +58,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def client(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[limelight.Client]:
     repository = tmp_path_factory.mktemp("repository")
     for folder in folders.values():
-        import_checkpoint(folder, repository, interventions=True)
+        import_checkpoint(folder, repository)
     with serving(repository) as running, limelight.Client(running.server.address) as found:
         yield found
 

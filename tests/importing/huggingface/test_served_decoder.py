@@ -72,7 +72,7 @@ def processes(repository: Path) -> Iterator[limelight.Client]:
 def changing(library: tuple[Path, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[limelight.Client]:
     """The decoder with interventions."""
     found = tmp_path_factory.mktemp("changing")
-    import_checkpoint(library[0], found, interventions=True)
+    import_checkpoint(library[0], found)
     with serving(found) as running, limelight.Client(running.server.address) as caller:
         yield caller
 

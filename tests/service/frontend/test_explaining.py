@@ -30,8 +30,8 @@ Value, Instance = values_pb2.Value, values_pb2.Instance
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server of two imported models, which take interventions, and of small ones of every task."""
     root, repository = tmp_path_factory.mktemp("checkpoints"), tmp_path_factory.mktemp("repository")
-    import_checkpoint(ENCODERS["bert"].write(root / "mood"), repository, interventions=True)
-    import_checkpoint(ENCODER_DECODERS["bart"].write(root / "writer"), repository, interventions=True)
+    import_checkpoint(ENCODERS["bert"].write(root / "mood"), repository)
+    import_checkpoint(ENCODER_DECODERS["bart"].write(root / "writer"), repository)
     for make in (bundles.echo, bundles.paper, bundles.picture, bundles.web):
         make(repository)
     bundles.tiny(repository, "tasks", every_result=True)

@@ -110,6 +110,10 @@ class BoundIntervention:
         query, key = self.edges
         return Edges.joined(row.tensors[query], row.tensors[key], self.heads)
 
+    def usual_scales(self, row: Row) -> Array:
+        """Make the scales of a row that change nothing."""
+        return np.ones((self.places(row), self.heads) if self.edges else self.heads, np.float32)
+
     def default(self, name: str) -> int:
         """Return the number that an input holds where nothing changes."""
         return 1 if name in (self.scales, self.key_factors) else 0

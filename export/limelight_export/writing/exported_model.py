@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
 from limelight_bundle.attention_signals import references
+from limelight_bundle.errors import BundleError
 from limelight_bundle.maps import map_key, map_quantities
 from limelight_bundle.names import SAMPLES_FILE
 from limelight_bundle.reader import BundleFolder
@@ -60,7 +61,14 @@ def write_exported(exported: ExportedModel, repository: Path, *, version: int = 
     files: dict[str, bytes | Path] = {name: text.encode() for name, text in exported.card.files.items()}
     files[SAMPLES_FILE] = samples_file(rounded_samples(exported))
     with TemporaryDirectory() as scratch:
-        files |= graph_files({graph.file: graph.model for graph in exported.graphs}, Path(scratch))
+        try:
+            files |= graph_files({graph.file: graph.model for graph in exported.graphs}, Path(scratch))
+        except OSError as error:
+            name, reason = exported.description.name, error.strerror or error
+            raise BundleError(
+                f"{name} cannot be written ({reason}); its weights are put together in a temporary folder first: make "
+                "room there, or set TMPDIR to another"
+            ) from error
         return write_bundle(repository, _bundle(exported), files, version=version)
 
 
@@ -113,8 +121,8 @@ def _unchangeable(exported: ExportedModel, description: model_pb2.MapDescription
     """Say why a map takes no interventions."""
     if exported.unchangeable:
         return exported.unchangeable
-    if description.form != model_pb2.MAP_FORM_DENSE:
-        return "its weights are listed by edges"
+    if description.name in exported.card.derived_maps:
+        return "it is made of other maps, which take them"
     if description.features:
         return "its weights have features"
     return "it is not the weights of one attention, as they are used"

@@ -51,7 +51,8 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
     if model.projected:
         projected: dict[MapKey, MapPart] = dict.fromkeys(maps, MapPart(projected=True))
         queries[" from projections"] = replace(whole, parts=(projected,) * len(rows))
-    if usual := {each.scales: np.ones(each.heads, np.float32) for each in bound_interventions(folder.bundle).values()}:
+    bound = bound_interventions(folder.bundle).values()
+    if usual := {each.scales: each.usual_scales(rows[0]) for each in bound}:
         changed = replace(rows[0], tensors={**rows[0].tensors, **usual})
         queries[" by the graph for interventions"] = replace(whole, rows=(changed,))
     for how, query in queries.items():

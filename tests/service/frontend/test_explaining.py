@@ -384,7 +384,11 @@ def test_refusals_that_need_other_models(served: Running, door: str) -> None:
             "is empty",
         ),
         (explain("tasks", WORDS, target={"result": "size", "label": "depth"}), "target.label", "width, weight, height"),
-        (explain("mood", TEXT, target={"label": "LABEL_9"}), "target.label", "LABEL_0, LABEL_1, LABEL_2"),
+        (
+            explain("mood", TEXT, target={"label": "LABEL_9"}),
+            "target.label",
+            "is 'LABEL_9', which is no class of the model; there are LABEL_0, LABEL_1, LABEL_2",
+        ),
         (
             explain("mood", TEXT, ways=[3], units={"groups": [{"indices": [0], "name": "[CLS]"}], "label_set": "x"}),
             "units.label_set",

@@ -99,7 +99,7 @@ def values_of(why: "Explanation", unit: int) -> list[str]:
 
 def heading(why: "Explanation") -> Mapping[str, str]:
     """Return the texts above a picture by their kind."""
-    said = {} if not why.sentence else {"agreement": why.sentence}
+    said = {"ways": why.sentence} if why.sentence else {}
     return {"answer": why.prediction.headline, "explained": f"{score(why)} ({why.target.score:.4g})", **said}
 
 

@@ -136,7 +136,7 @@ def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_s
     description, batch, model = card.description, small.batch(card, made), small.make(name).float()
     assert isinstance(model, GeneratingNetwork) == (card.generation is not None)
     answer = model(**batch)
-    assert set(answer.outputs) == {each.name for each in description.outputs}
+    assert set(answer.outputs) == {each.name for each in (*description.outputs, *description.hidden)}
     assert list(answer.maps) == [map_key(each.name, quantity) for each, quantity in map_quantities(description.maps)]
     assert [each.name for each in description.maps] == list(card.map_axes)
     steps = {each.name for each in description.label_sets if each.name not in made[0].labels}
@@ -263,6 +263,8 @@ def test_stepping_gives_what_all_tokens_at_once_give(name: str) -> None:
     for step in range(4):
         answer = stepping.step()
         assert torch.allclose(answer.scores, forced.outputs["scores"][:, step], atol=1e-10)
+        for each, vectors in answer.hidden.items():
+            assert torch.allclose(vectors, forced.outputs[each][:, step], atol=1e-10)
         for each, row in answer.maps.items():
             whole = forced.maps[each][:, :, step]
             keys = min(row.shape[-1], whole.shape[-1])

@@ -169,7 +169,7 @@ def test_a_step_of_a_generated_text_and_another_text_are_explained(
     with limelight.Client(server.address) as client:
         why = client.explain("dates", "le 14 juillet 1789", target=limelight.Target(text="1790-07-14"))
     assert "log-probability of 1790-07-14" in tab.locator(".explained .told").first.inner_text()
-    np.testing.assert_allclose([each[1] for _, each in values(tab)], why["erase"], rtol=0.06, atol=1e-3)
+    np.testing.assert_allclose([each[1] for _, each in values(tab)], why["look_away"], rtol=0.06, atol=1e-3)
     # Of several texts, the one that is chosen.
     chosen = "model=numbers&in.text=siebenundvierzig&strategy=STRATEGY_BEAM&text=1&why=usual"
     second = explained(opened(chosen, server=page))

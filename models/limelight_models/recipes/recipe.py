@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from limelight_models.cards.card import Card
 from limelight_models.cards.describe import describe
+from limelight_models.cards.hidden import HiddenStates
 from limelight_models.cards.inputs import Input, Noise, PairInput, TextInput, Tokenizer
 from limelight_models.cards.maps import Map
 from limelight_models.cards.results import Classes, Result
@@ -54,12 +56,14 @@ class Blueprint(Generic[C]):
         taxonomy: str,
         results: Sequence[Result] = (),
         noise: Sequence[Noise] = (),
+        hidden: Mapping[str, int] = MappingProxyType({}),
         max_characters: int = 0,
     ) -> Card:
         """Describe a network of this blueprint, with the limits that its `config` has.
 
         citation, taxonomy: as `Citation.of` and `Taxonomy.of` read them. results: the classes of the instance where
-        there are no others. max_characters: where the config has none.
+        there are no others. hidden: stacks whose hidden states the network puts out, with the size of a vector.
+        max_characters: where the config has none.
         """
         return describe(
             title=title,
@@ -70,6 +74,7 @@ class Blueprint(Generic[C]):
             taxonomy=Taxonomy.of(taxonomy),
             citation=Citation.of(citation),
             noise=noise,
+            hidden=[HiddenStates.of_maps(maps, stack, size) for stack, size in hidden.items()],
             config=network.config,
             max_characters=max_characters,
         )

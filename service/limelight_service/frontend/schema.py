@@ -1,6 +1,7 @@
 """A served model as a frontend needs it: inputs, outputs, label sets and maps, looked up once a model."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -29,7 +30,8 @@ class ModelSchema:
     served: as its engine announced it. target, target_tensor: the optional input that forces the output, and its
     tensor; empty where there is none. steps_label: the label set of output steps; empty where the model does not
     generate. growing: label sets that grow with each generated token. edge_dimensions: for each map that a graph gives
-    as edges, the dimension that counts them; empty where none does. probed: maps of which single rows can be computed.
+    as edges, the dimension that counts them; empty where none does. prompts: a set of tokens for each prompt that the
+    description has none for, named after its tensor. probed: maps of which single rows can be computed.
     projected: sizes of the projections that maps can be computed from. references: of attention signals, by map and
     signal, those with thresholds. hidden: hidden states by name. interventions: those that the model takes, by map.
     masks: of tensors, by name. target_input, target_tensor, target_dimension: of what forces a generated output; empty
@@ -60,6 +62,15 @@ class ModelSchema:
         input_steps = [each for each in description.label_sets if each.kind == attention_pb2.LABEL_KIND_INPUT_STEPS]
         self.input_steps = {each.name: each for each in input_steps}
         self.growing = frozenset({self.steps_label, *self.input_steps})
+        tokens = attention_pb2.LABEL_KIND_TOKENS
+        counted = {"", *(each.tensor for each in description.label_sets if each.kind == tokens)}
+        self.prompts = [
+            model_pb2.LabelSetDescription(
+                name=each.tensor, kind=tokens, input=each.input, tensor=each.tensor, dimension=each.dimension
+            )
+            for each in input_steps
+            if each.tensor not in counted
+        ]
         self._written = generated_text(bundle)
         self.max_new_tokens = sequence.max_new_tokens
         self.edge_dimensions = edge_dimensions(bundle)
@@ -130,8 +141,11 @@ class ModelSchema:
         leading = Labels("", kind, self.leading, special=[True] * self.leading)
         if not described.tensor:
             return read_steps(name, leading, written)
-        unknown = Labels("", kind, row.sizes[described.dimension], inputs=(described.input,))
-        return read_steps(name, leading, row.tokens.get(described.tensor, unknown), written)
+        return read_steps(name, leading, _prompt(described, row), written)
+
+    def prompt_labels(self, row: Row) -> dict[str, Labels]:
+        """Label the tokens of each of `prompts`."""
+        return {each.name: replace(_prompt(each, row), name=each.name) for each in self.prompts}
 
     def kept_outputs(self, outputs: Sequence[str]) -> frozenset[str]:
         """Name the raw outputs that an answer is made of. outputs: those that are asked for."""
@@ -144,6 +158,13 @@ class ModelSchema:
                 names[name] = None
                 name = self._parents.get(name, "")
         return tuple(names)
+
+
+def _prompt(described: model_pb2.LabelSetDescription, row: Row) -> Labels:
+    """Label the tokens of a prompt, by their number alone where no more is known."""
+    size, inputs = row.sizes[described.dimension], (described.input,)
+    unknown = Labels("", attention_pb2.LABEL_KIND_TOKENS, size, inputs=inputs)
+    return row.tokens.get(described.tensor, unknown)
 
 
 def _sequence(description: model_pb2.ModelDescription) -> model_pb2.SequenceDescription:

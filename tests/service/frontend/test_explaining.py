@@ -13,8 +13,9 @@ from limelight_bundle.wire import to_array, to_tensor
 from limelight_export.importing.huggingface.importer import import_checkpoint
 from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS
 from tests.importing.huggingface.encoders import ENCODERS
-from tests.kit import bundles
-from tests.kit.serving import Refusal, Running, attend, free_port, predict, serving, text
+from tests.kit import bundles, small
+from tests.kit.exports import export_model
+from tests.kit.serving import Refusal, Running, attend, free_port, predict, serving, text, tokenize
 from tests.service.doors import DOORS, ask
 
 TEXT = "The cats sat, on a mat."
@@ -32,6 +33,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     root, repository = tmp_path_factory.mktemp("checkpoints"), tmp_path_factory.mktemp("repository")
     import_checkpoint(ENCODERS["bert"].write(root / "mood"), repository)
     import_checkpoint(ENCODER_DECODERS["bart"].write(root / "writer"), repository)
+    export_model(small.trained("gpt"), repository)  # of whose prompts no label set has the tokens
     for make in (bundles.echo, bundles.paper, bundles.picture, bundles.web):
         make(repository)
     bundles.tiny(repository, "tasks", every_result=True)
@@ -226,34 +228,32 @@ def test_own_answers_of_generating_models_are_forced(served: Running, door: str)
     check(found, ERASURES, change, rel=1e-4)
 
 
-@pytest.mark.parametrize("given", ["", "on a mat"])
-def test_an_encoder_decoder_looks_away_from_its_source_at_each_step(served: Running, given: str) -> None:
-    words, generation = "the cat sat", pb.GenerationOptions(max_new_tokens=4)
+@pytest.mark.parametrize(("model", "given"), [("writer", ""), ("writer", "on a mat"), ("gpt", ""), ("gpt", "my mat")])
+def test_a_writer_looks_away_from_its_source_or_prompt_at_each_step(served: Running, model: str, given: str) -> None:
+    words, generation = "my cat sat", pb.GenerationOptions(max_new_tokens=4)
     fields: dict[str, Any] = {"target": {"text": given}} if given else {"generation": generation}
-    found = explained(served, "grpc", "writer", words, ways=(pb.WAY_LOOK_AWAY, pb.WAY_ERASE), **fields)
-    (usual,) = predicted(served, "writer", words, generation=generation).results[0].sequences.sequences
+    found = explained(served, "grpc", model, words, ways=(pb.WAY_LOOK_AWAY, pb.WAY_ERASE), **fields)
+    (usual,) = predicted(served, model, words, generation=generation).results[0].sequences.sequences
     assert found.prediction.results[0].sequences.sequences[0].text == usual.text or given
     assert found.target.label == (given or usual.text) and found.rows == 1 + 2 * 3 + bool(given)
-    answered = served.stub.Attend(attend("writer", text(words)))
-    tokens = next(
-        each for each in answered.results[0].prediction.label_sets if each.kind == attention_pb2.LABEL_KIND_TOKENS
-    )
-    description = served.stub.GetModel(pb.GetModelRequest(model=values_pb2.Model(name="writer"))).description
+    tokenized = served.stub.Tokenize(tokenize(model, text(words), text("~"))).results
+    tokens, unknown = tokenized[0].label_sets[0], tokenized[1].label_sets[0].ids[0]
+    description = served.stub.GetModel(pb.GetModelRequest(model=values_pb2.Model(name=model))).description
     (target,) = (each for each in description.inputs if each.optional)
 
     def change(way: int, chosen: list[int]) -> float:
         instance = text(words)
         if way in LOOKING:
             instance.interventions.extend(away_from(found.units, chosen, found.ways[0].maps))
-        else:  # its vocabulary has no token for any word, so that tokens go
-            start, end = found.units.starts[chosen[0]], found.units.ends[chosen[0]]
-            left = [tokens.ids[n] for n in range(tokens.size) if tokens.starts[n] >= end or tokens.ends[n] <= start]
-            ids = to_tensor(np.array(left, np.int64))
-            instance = Instance(inputs={description.inputs[0].tensors[0].name: Value(tensor=ids)})
+        else:  # the vocabulary of one has no token for any word, so that tokens go
+            ids, starts, ends = (np.array(column, np.int64) for column in (tokens.ids, tokens.starts, tokens.ends))
+            inside = (starts < found.units.ends[chosen[0]]) & (ends > found.units.starts[chosen[0]])
+            left = to_tensor(np.where(inside, unknown, ids) if model == "gpt" else ids[~inside])
+            instance = Instance(inputs={description.inputs[0].tensors[0].name: Value(tensor=left)})
         ids = to_tensor(np.array(usual.token_ids, np.int64))
         forced = Value(text=given) if given else Value(tensor=ids)
         instance.inputs[target.name if given else target.tensors[0].name].CopyFrom(forced)
-        (sequence,) = predicted(served, "writer", instance).results[0].sequences.sequences
+        (sequence,) = predicted(served, model, instance).results[0].sequences.sequences
         return sum(sequence.log_probabilities) - found.target.score
 
     check(found, (pb.WAY_LOOK_AWAY, pb.WAY_ERASE), change, rel=1e-4)
@@ -384,7 +384,11 @@ def test_refusals_that_need_other_models(served: Running, door: str) -> None:
             "is empty",
         ),
         (explain("tasks", WORDS, target={"result": "size", "label": "depth"}), "target.label", "width, weight, height"),
-        (explain("mood", TEXT, target={"label": "LABEL_9"}), "target.label", "LABEL_0, LABEL_1, LABEL_2"),
+        (
+            explain("mood", TEXT, target={"label": "LABEL_9"}),
+            "target.label",
+            "is 'LABEL_9', which is no class of the model; there are LABEL_0, LABEL_1, LABEL_2",
+        ),
         (
             explain("mood", TEXT, ways=[3], units={"groups": [{"indices": [0], "name": "[CLS]"}], "label_set": "x"}),
             "units.label_set",

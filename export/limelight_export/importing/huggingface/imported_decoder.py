@@ -1,7 +1,7 @@
 """A decoder of transformers as a network of this repository."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from limelight_export.importing.huggingface.decoder_attention import (
     fix_rotary_frequencies,
     run_decoder,
 )
+from limelight_models.cards.hidden import named_states
 from limelight_models.cards.results import State
 from limelight_models.network import Answer, PromptedNetwork, StepAnswer
 
@@ -25,11 +26,6 @@ def prompt_map(layer: int) -> str:
 def output_map(layer: int) -> str:
     """Name the map of a layer from the output tokens."""
     return f"decoder.{layer}.self"
-
-
-def named_states(stack: str, states: Iterable[Tensor]) -> dict[str, Tensor]:
-    """Name the hidden states of a stack, the embeddings' first, as `HiddenStates` does."""
-    return {f"{stack}.hidden.{layer}": each for layer, each in enumerate(states)}
 
 
 class ImportedDecoder(PromptedNetwork):

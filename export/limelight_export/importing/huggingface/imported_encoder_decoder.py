@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from limelight_export.importing.huggingface.attention import run_with_maps
 from limelight_export.importing.huggingface.decoder_attention import DecoderPass, PositionsOfPass, run_decoder
-from limelight_export.importing.huggingface.imported_decoder import cached, kept_states, named_states, output_map
+from limelight_export.importing.huggingface.imported_decoder import cached, kept_states, output_map
+from limelight_models.cards.hidden import named_states
 from limelight_models.cards.results import NEVER
 from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
 

@@ -20,6 +20,7 @@ from limelight_models.attention.representations import MetaEmbedding
 from limelight_models.attention.score import SelfAttentive
 from limelight_models.blocks.convolved import Convolved, Parts
 from limelight_models.blocks.transformer import EncoderLayer, places
+from limelight_models.cards.hidden import named_states
 from limelight_models.cards.language import Attends, Classes, LabelSet, Map, WordsInput, maps_of
 from limelight_models.data import names, rows, tokenizers
 from limelight_models.data.dataset import Dataset, classes
@@ -121,10 +122,13 @@ class Mme(Network):
         features = features * self.config.d**0.5 + places(torch.arange(ids.shape[1], device=ids.device), self.config.d)
         features = self.dropout(features)
         both = (real.unsqueeze(-1) & real.unsqueeze(-2)).unsqueeze(1)  # a padded place looks at nothing
+        states = [features]
         for number, layer in enumerate(self.encoder):
             features, looks = layer(features, both)
+            states.append(features)
             maps[f"encoder.{number}.self"] = looks.weights
-        return Answer({"logits": self.classify(self.norm(features))}, maps)
+        states[-1] = self.norm(features)
+        return Answer({"logits": self.classify(states[-1]), **named_states("encoder", states)}, maps)
 
 
 def chosen(sizes: list[int], d: int) -> MetaEmbedding:
@@ -207,6 +211,7 @@ def card(network: Mme, blueprint: Blueprint[MmeConfig]) -> Card:
         inputs=[text],
         results=[Classes(labels=blueprint.labels, name="tags", over=words)],
         maps=maps,
+        hidden={"encoder": network.config.d},
         taxonomy="additive, multi-representational, self-attentive, multi-head",
         citation="Winata, Lin, Shin, Liu, Fung (2019): Hierarchical Meta-Embeddings for Code-Switching Named "
         "Entity Recognition. EMNLP",

@@ -18,6 +18,7 @@ from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
 from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.blocks.transformer import AddAndNorm, FeedForward, PostNormLayer, places
+from limelight_models.cards.hidden import named_states
 from limelight_models.cards.language import Attends, Map, State, cached_states, input_steps, maps_of
 from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
 from limelight_models.recipes import Blueprint, Preset, preset, tiny
@@ -129,7 +130,7 @@ class EncoderDecoder(GeneratingNetwork):
         return linear(features, self.target_embedding.weight)
 
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
-        """The encoder's maps, and what each layer of the decoder reads of its result."""
+        """The encoder's maps and hidden states, and what each layer of the decoder reads of its result."""
         ids, mask = tensors["source_ids"], tensors["source_mask"]
         features = self.embed(self.source_embedding, ids, torch.arange(ids.shape[1], device=ids.device))
         found: dict[str, Tensor] = {}
@@ -142,7 +143,7 @@ class EncoderDecoder(GeneratingNetwork):
             assert isinstance(reader, DecoderLayer)
             memory = reader.cross.read(features)
             found |= {f"source_keys.{number}": memory.keys, f"source_values.{number}": memory.values}
-        return {**found, **shown}
+        return {**found, **shown, **named_states("encoder", layers)}
 
     def read(self, layers: Sequence[Tensor]) -> tuple[Sequence[Tensor], Mapping[str, Tensor]]:
         """The source states that each layer of the decoder reads, and maps of them: here the encoder's last layer.
@@ -156,31 +157,37 @@ class EncoderDecoder(GeneratingNetwork):
         features = self.embed(self.target_embedding, token, position).unsqueeze(1)
         states: dict[str, Tensor] = {}
         maps: dict[str, Tensor] = {}
+        hidden = [features[:, 0]]
         for number, layer in enumerate(self.decoder):
             assert isinstance(layer, DecoderLayer)
             values = tensors[f"values.{number}"]
             kept = KVCache(tensors.get(f"keys.{number}", values), values)  # of keys that are not read, none are kept
             memory = KVCache(tensors[f"source_keys.{number}"], tensors[f"source_values.{number}"])
             features, own, cross, new = layer.step(features, kept, position, memory, mask)
+            hidden.append(features[:, 0])
             both = {f"keys.{number}": new.keys, f"values.{number}": new.values}
             states |= {f"next_{name}": made for name, made in both.items() if name in tensors}
             maps |= {f"decoder.{number}.self": own[:, :, 0], f"decoder.{number}.cross": cross[:, :, 0]}
-        return StepAnswer(self.scores(features[:, 0]), states, maps)
+        return StepAnswer(self.scores(hidden[-1]), states, maps, named_states("decoder", hidden))
 
     def forward(self, **tensors: Tensor) -> Answer:
         encoded, target = self.encode(**tensors), tensors["target_ids"]
         put_in = torch.cat([torch.full_like(target[:, :1], self.config.begin), target[:, :-1]], 1)
         features = self.embed(self.target_embedding, put_in, torch.arange(put_in.shape[1], device=put_in.device))
-        maps = {name: each for name, each in encoded.items() if not name.startswith(("source_keys.", "source_values."))}
+        of_layers = ("source_keys.", "source_values.", "encoder.hidden.")
+        maps = {name: each for name, each in encoded.items() if not name.startswith(of_layers)}
+        states = [features]
         for number, layer in enumerate(self.decoder):
             memory = KVCache(encoded[f"source_keys.{number}"], encoded[f"source_values.{number}"])
             features, own, cross = layer(features, memory, tensors["source_mask"])
+            states.append(features)
             maps |= {f"decoder.{number}.self": own, f"decoder.{number}.cross": cross}
-        return Answer({"scores": self.scores(features)}, maps)
+        hidden = {name: each for name, each in encoded.items() if name.startswith("encoder.hidden.")}
+        return Answer({"scores": self.scores(features), **hidden, **named_states("decoder", states)}, maps)
 
 
 def parts(network: EncoderDecoder, blueprint: Blueprint[Any], read: Mapping[str, Map] | None = None) -> dict[str, Any]:
-    """Parts of all of their cards: inputs, the result, and the maps of the layers. read: those of `read`."""
+    """Parts of all of their cards: inputs, the result, maps and hidden states of the layers. read: maps of `read`."""
     config = network.config
     text, target = config.source(blueprint.files), config.target(blueprint.files)
     written = config.written(blueprint.files, position="position", states=config.states())
@@ -195,6 +202,7 @@ def parts(network: EncoderDecoder, blueprint: Blueprint[Any], read: Mapping[str,
         "inputs": [text, target],
         "results": [written],
         "maps": {**maps_of(network.encoder, reading), **(read or {}), **maps_of(network.decoder, putting_out)},
+        "hidden": dict.fromkeys(("encoder", "decoder"), config.d_model),
     }
 
 

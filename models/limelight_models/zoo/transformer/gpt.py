@@ -14,6 +14,7 @@ from limelight_models.attention.cached import CausalAttention, KVCache
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
 from limelight_models.attention.weights import AroundAttention
+from limelight_models.cards.hidden import named_states
 from limelight_models.cards.labels import input_steps
 from limelight_models.cards.language import Attends, TextInput, Written, cached_states, forced_target, maps_of
 from limelight_models.data import dates, rows, tokenizers
@@ -106,8 +107,8 @@ class Gpt(PromptedNetwork):
         return embedded
 
     def scores(self, features: Tensor) -> Tensor:
-        """[…, d_model] -> […, token]: by the embeddings themselves."""
-        return linear(self.norm(features), self.tokens.weight)
+        """[…, d_model], behind the last norm -> […, token]: by the embeddings themselves."""
+        return linear(features, self.tokens.weight)
 
     def prefill(self, token: Tensor, position: Tensor) -> Mapping[str, Tensor]:
         features = self.embed(token, position)
@@ -122,13 +123,16 @@ class Gpt(PromptedNetwork):
         features = self.embed(token, position).unsqueeze(1)
         states: dict[str, Tensor] = {}
         maps: dict[str, Tensor] = {}
+        hidden = [features[:, 0]]
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, Block)
             kept = KVCache(tensors[f"keys.{number}"], tensors[f"values.{number}"])
             features, weights, new = layer.step(features, kept, position)
+            hidden.append(features[:, 0])
             states |= {f"next_keys.{number}": new.keys, f"next_values.{number}": new.values}
             maps[f"decoder.{number}.self"] = weights[:, :, 0]
-        return StepAnswer(self.scores(features[:, 0]), states, maps)
+        hidden[-1] = self.norm(hidden[-1])
+        return StepAnswer(self.scores(hidden[-1]), states, maps, named_states("decoder", hidden))
 
     def forward(self, **tensors: Tensor) -> Answer:
         target, mask = tensors["target_ids"], tensors["prompt_mask"]
@@ -140,11 +144,13 @@ class Gpt(PromptedNetwork):
         features = self.embed(ids, torch.arange(ids.shape[1], device=ids.device))
         # The first token is put out where the prompt's last goes in.
         asked = mask.sum(1, keepdim=True) + torch.arange(target.shape[1], device=ids.device)
-        maps = {}
+        maps, states = {}, [features]
         for number, layer in enumerate(self.layers):
             features, weights, _ = layer(features)
+            states.append(features)
             maps[f"decoder.{number}.self"] = weights.take_along_dim(asked[:, None, :, None], 2)
-        return Answer({"scores": self.scores(features.take_along_dim(asked[:, :, None], 1))}, maps)
+        states = [each.take_along_dim(asked[:, :, None], 1) for each in (*states[:-1], self.norm(features))]
+        return Answer({"scores": self.scores(states[-1]), **named_states("decoder", states)}, maps)
 
 
 def card(network: Gpt, blueprint: Blueprint[GptConfig]) -> Card:
@@ -171,6 +177,7 @@ def card(network: Gpt, blueprint: Blueprint[GptConfig]) -> Card:
         inputs=[prompt, target],
         results=[written],
         maps=maps_of(network.layers, {"decoder.{}.self": shown}),
+        hidden={"decoder": config.d_model},
         taxonomy="scaled multiplicative, self-attentive, multi-head",
         citation="Radford, Wu, Child, Luan, Amodei, Sutskever (2019): Language Models are Unsupervised Multitask "
         "Learners. OpenAI",

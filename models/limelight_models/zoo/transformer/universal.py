@@ -152,7 +152,7 @@ def card(network: UniversalTransformer, blueprint: Blueprint[UniversalConfig]) -
         summary="Rewrites a text token by token, by one layer that is repeated until each token halts.",
         taxonomy="scaled multiplicative, self-attentive, basic, multi-head, multi-hop",
         citation="Dehghani, Gouws, Vinyals, Uszkoreit, Kaiser (2019): Universal Transformers. ICLR",
-        **{**described, "maps": maps},
+        **{**described, "maps": maps, "hidden": {}},  # what is read is a mixture of all steps
     )
 
 

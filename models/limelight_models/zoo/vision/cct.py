@@ -12,6 +12,7 @@ from limelight_models.attention import Attention
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.score import Dot
 from limelight_models.blocks.transformer import EncoderLayer
+from limelight_models.cards.hidden import named_states
 from limelight_models.cards.language import Attends, ImageInput, maps_of, one
 from limelight_models.data import snapshots
 from limelight_models.network import Answer, Network
@@ -88,12 +89,15 @@ class CompactTransformer(Network):
             if number < len(self.config.channels):
                 features = torch.max_pool2d(features, 2)
         features = self.dropout(features.flatten(2).transpose(1, 2) + self.position)  # [batch, cell, d_model]
-        maps: dict[str, Tensor] = {}
+        maps, states = dict[str, Tensor](), [features]
         for number, layer in enumerate(self.layers):
             features, looks = layer(features)
+            states.append(features)
             maps |= looks.maps(f"encoder.{number}.self")
-        pooled, weights = self.pool(self.norm(features))
-        return Answer({"logits": self.classify(self.dropout(pooled))}, {"pool": weights, **maps})
+        states[-1] = self.norm(features)
+        pooled, weights = self.pool(states[-1])
+        outputs = {"logits": self.classify(self.dropout(pooled)), **named_states("encoder", states)}
+        return Answer(outputs, {"pool": weights, **maps})
 
 
 def card(network: CompactTransformer, blueprint: Blueprint[CctConfig]) -> Card:
@@ -109,6 +113,7 @@ def card(network: CompactTransformer, blueprint: Blueprint[CctConfig]) -> Card:
         summary="Classifies a picture: convolutions read its cells, which look at each other and are weighed.",
         inputs=[image],
         maps=maps_of(network.pool, {"pool": counts}) | maps_of(network.layers, {"encoder.{}.self": shown}),
+        hidden={"encoder": config.d_model},
         taxonomy="multiplicative, scaled multiplicative, self-attentive, multi-head",
         citation="Hassani, Walton, Shah, Abuduweili, Li, Shi (2021): Escaping the Big Data Paradigm with Compact "
         "Transformers. arXiv",

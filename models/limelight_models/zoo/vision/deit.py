@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from limelight_models.cards.hidden import named_states
 from limelight_models.cards.language import Attends, ImageInput, maps_of
 from limelight_models.data import digits
 from limelight_models.data.dataset import Dataset
@@ -62,10 +63,11 @@ class DataEfficientTransformer(Network):
         self.teacher = convolutional(config).requires_grad_(False)
 
     def forward(self, **tensors: Tensor) -> Answer:
-        features, maps, _ = self.encoder(tensors["pixels"])
+        features, maps, states = self.encoder(tensors["pixels"])
         by_class, by_distillation = features[:, :2].unbind(1)
         scores = torch.stack([self.classify(by_class), self.distil(by_distillation)])
-        outputs = {"logits": scores.log_softmax(-1).logsumexp(0) - math.log(2)}
+        logits = scores.log_softmax(-1).logsumexp(0) - math.log(2)
+        outputs = {"logits": logits, **named_states("encoder", states)}
         if not self.training:
             return Answer(outputs, maps)
         taught = self.teacher(tensors["pixels"])
@@ -116,6 +118,7 @@ def card(network: DataEfficientTransformer, blueprint: Blueprint[DeitConfig]) ->
         summary="Classifies an image by self-attention between patches; one of two more tokens learned of a teacher.",
         inputs=[image],
         maps=maps_of(network.encoder.layers, {"encoder.{}.self": Attends(patches, patches, about)}),
+        hidden={"encoder": network.config.d_model},
         taxonomy="scaled multiplicative, self-attentive, multi-head",
         citation="Touvron, Cord, Douze, Massa, Sablayrolles, Jégou (2021): Training Data-Efficient Image "
         "Transformers & Distillation Through Attention. ICML",

@@ -5,7 +5,7 @@ and sizes may differ, the number of heads may not. The student then learns the t
 place of BERT's, a teacher that learned the same task, and no teacher between the two.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from limelight_models.attention.flat import split_heads
 from limelight_models.attention.signals.distillation import distillation_loss
 from limelight_models.blocks.transformer import EncoderLayer
+from limelight_models.cards.hidden import named_states
 from limelight_models.cards.language import Attends, ImageInput, maps_of
 from limelight_models.data import digits
 from limelight_models.data.dataset import Dataset
@@ -43,8 +44,8 @@ class MinilmConfig(PatchedConfig):
 class Classifier(nn.Module):
     """A Vision Transformer, with what a student learns of its last layer.
 
-    Shapes: pixels [batch, channel, row, column] -> scores [batch, class], maps by name, weights of the last layer and
-        value relations, both [batch, head, 1 + patch, 1 + patch].
+    Shapes: pixels [batch, channel, row, column] -> scores [batch, class], maps by name, hidden states [batch,
+        1 + patch, d_model], weights of the last layer and value relations, both [batch, head, 1 + patch, 1 + patch].
     """
 
     def __init__(self, config: PatchedConfig) -> None:
@@ -52,10 +53,10 @@ class Classifier(nn.Module):
         self.encoder = PatchEncoder(config)
         self.classify = nn.Linear(config.d_model, config.classes)
 
-    def forward(self, pixels: Tensor) -> tuple[Tensor, Mapping[str, Tensor], Tensor, Tensor]:
-        layers, (features, maps, entering) = self.encoder.layers, self.encoder(pixels)
+    def forward(self, pixels: Tensor) -> tuple[Tensor, Mapping[str, Tensor], Sequence[Tensor], Tensor, Tensor]:
+        layers, (features, maps, states) = self.encoder.layers, self.encoder(pixels)
         weights = maps[f"encoder.{len(layers) - 1}.self"]
-        return self.classify(features[:, 0]), maps, weights, value_relations(layers[-1], entering)
+        return self.classify(features[:, 0]), maps, states, weights, value_relations(layers[-1], states[-2])
 
 
 def value_relations(layer: nn.Module, features: Tensor) -> Tensor:
@@ -81,8 +82,8 @@ class Minilm(Network):
         self.teacher = Classifier(larger).requires_grad_(False)
 
     def forward(self, **tensors: Tensor) -> Answer:
-        scores, maps, *_ = self.student(tensors["pixels"])
-        return Answer({"logits": scores}, maps)
+        scores, maps, states, *_ = self.student(tensors["pixels"])
+        return Answer({"logits": scores, **named_states("encoder", states)}, maps)
 
     def apart(self, pixels: Tensor) -> Tensor:
         """L = L_AT + L_VR, divergences of the student's last weights and value relations from the teacher's (§3)."""
@@ -125,6 +126,7 @@ def card(network: Minilm, blueprint: Blueprint[MinilmConfig]) -> Card:
         summary="Classifies an image by a small encoder whose last layer learned to attend as a larger one's does.",
         inputs=[image],
         maps=maps_of(network.student.encoder.layers, {"encoder.{}.self": shown}),
+        hidden={"encoder": network.config.d_model},
         taxonomy="scaled multiplicative, self-attentive, multi-head",
         citation="Wang, Wei, Dong, Bao, Yang, Zhou (2020): MiniLM: Deep Self-Attention Distillation for "
         "Task-Agnostic Compression of Pre-Trained Transformers. NeurIPS",

@@ -1,6 +1,6 @@
 """Shared parts of Vision Transformers (Dosovitskiy et al. 2021): pictures in patches, and an encoder of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -46,11 +46,13 @@ class PatchedConfig(Sizes):
 
 
 class Encoded(NamedTuple):
-    """Normalised features [batch, leading + patch, d_model], maps by name, and what the last layer read."""
+    """Normalised features [batch, leading + patch, d_model], maps by name, and hidden states: what each layer read, and
+    the features.
+    """
 
     features: Tensor
     maps: Mapping[str, Tensor]
-    entering: Tensor
+    states: Sequence[Tensor]
 
 
 class PatchEncoder(nn.Module):
@@ -79,10 +81,11 @@ class PatchEncoder(nn.Module):
     def forward(self, pixels: Tensor) -> Encoded:
         patches = self.project(cut(pixels, self.patch))
         features = torch.cat([self.leading.expand(patches.shape[0], -1, -1), patches], dim=1)
-        features = entering = self.dropout(features + self.position)
+        states = [self.dropout(features + self.position)]
         maps: dict[str, Tensor] = {}
         for number, layer in enumerate(self.layers):
-            entering = features
-            features, looks = layer(features)
+            features, looks = layer(states[-1])
+            states.append(features)
             maps |= looks.maps(f"encoder.{number}.self")
-        return Encoded(self.norm(features), maps, entering)
+        states[-1] = self.norm(states[-1])
+        return Encoded(states[-1], maps, states)

@@ -5,6 +5,7 @@ Fig. 1 of the paper, from the bottom: patches, linear projection, class token an
 
 from torch import Tensor, nn
 
+from limelight_models.cards.hidden import named_states
 from limelight_models.cards.language import Attends, ImageInput, maps_of
 from limelight_models.data import digits
 from limelight_models.network import Answer, Network
@@ -31,8 +32,8 @@ class VisionTransformer(Network):
         self.classify = nn.Linear(config.d_model, config.classes)
 
     def forward(self, **tensors: Tensor) -> Answer:
-        encoded = self.encoder(tensors["pixels"])
-        return Answer({"logits": self.classify(encoded.features[:, 0])}, encoded.maps)
+        features, maps, states = self.encoder(tensors["pixels"])
+        return Answer({"logits": self.classify(features[:, 0]), **named_states("encoder", states)}, maps)
 
 
 def card(network: VisionTransformer, blueprint: Blueprint[VitConfig]) -> Card:
@@ -47,6 +48,7 @@ def card(network: VisionTransformer, blueprint: Blueprint[VitConfig]) -> Card:
         summary="Classifies an image by self-attention between its patches.",
         inputs=[image],
         maps=maps_of(network.encoder.layers, {"encoder.{}.self": shown}),
+        hidden={"encoder": config.d_model},
         taxonomy="scaled multiplicative, self-attentive, multi-head",
         citation="Dosovitskiy, Beyer, Kolesnikov, Weissenborn, Zhai, Unterthiner, Dehghani, Minderer, Heigold, "
         "Gelly, Uszkoreit, Houlsby (2021): An Image is Worth 16x16 Words: Transformers for Image Recognition at "

@@ -35,7 +35,7 @@ class Eraser:
         self._instance = instance
         self._row = row
         self._field = field
-        self._sets = {each.name: each for each in schema.description.label_sets}
+        self._sets = {each.name: each for each in (*schema.prompts, *schema.description.label_sets)}
         self._inputs = {each.name: each for each in schema.description.inputs}
         self._masks = schema.masks
 

@@ -103,13 +103,16 @@ def log_probabilities(scores: Array, activation: int) -> Array:
     return np.log(np.maximum(values, np.exp(_GONE)))
 
 
-def _class_index(asked: AskedTarget, labels: Sequence[str], count: int, what: str) -> int | None:
+def _class_index(asked: AskedTarget, labels: Sequence[str], count: int, result: str, what: str = "class") -> int | None:
     """Give the class that a request names; None for the model's own. Raises: InputError naming those there are."""
     if asked.label is not None:
         if asked.label not in labels:
             named = ", ".join(labels[:_MOST_NAMED]) + (", …" if len(labels) > _MOST_NAMED else "")
             there = f"{named}{similar(asked.label, labels)}"
-            raise InputError((*_FIELD, "label"), f"is {asked.label[:64]!r}, which is no {what}; there are {there}")
+            of = "the model" if result in (what, f"{what}s") else result
+            raise InputError(
+                (*_FIELD, "label"), f"is {asked.label[:64]!r}, which is no {what} of {of}; there are {there}"
+            )
         return list(labels).index(asked.label)
     if asked.index is not None and not 0 <= asked.index < count:
         raise OutOfRangeError((*_FIELD, "index"), f"is {asked.index}; there are {count} classes, from 0")
@@ -138,7 +141,7 @@ class _OfClasses(Target):
         self.outputs = frozenset({self.classes.output})
         output = next(each for each in model.schema.description.outputs if each.name == self.classes.output)
         count = output.dimensions[-1].size or len(self.classes.labels)
-        self.index = _class_index(asked, self.classes.labels, count, f"class of {described.name}")
+        self.index = _class_index(asked, self.classes.labels, count, described.name)
 
     def find(self, answer: Answered) -> Found:
         scores = self.scores(answer.outputs)
@@ -275,7 +278,7 @@ class _OfBoxes(Target):
         self.boxes = described.boxes
         self.outputs = frozenset({self.boxes.scores_output})
         labels = self.boxes.labels
-        self.index = _class_index(asked, labels, len(labels), f"class of {described.name}")
+        self.index = _class_index(asked, labels, len(labels), described.name)
 
     def find(self, answer: Answered) -> Found:
         scores = self.scores(answer.outputs)
@@ -312,7 +315,7 @@ class _OfNumbers(Target):
         self.regression = described.regression
         self.outputs = frozenset({self.regression.output})
         self.names = [each.name for each in self.regression.targets]
-        self.index = _class_index(asked, self.names, len(self.names), f"number of {described.name}") or 0
+        self.index = _class_index(asked, self.names, len(self.names), described.name, "number") or 0
 
     def find(self, answer: Answered) -> Found:
         return _FoundNumber(self, self.value(answer.outputs))

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import ceil
 
@@ -106,7 +106,8 @@ class UnitFinder:
         self._asked = asked
         described = schema.description
         given = {each.name for each in described.inputs} - {schema.target_input}
-        sets = [each for each in described.label_sets if each.input in given and each.kind in _KINDS]
+        every = (*schema.prompts, *described.label_sets)
+        sets = [each for each in every if each.input in given and each.kind in _KINDS]
         self._sets = {each.name: each for each in sets}
         if asked.size < 0:
             raise InputError(("units", "size"), f"is {asked.size}; it may be 0 or more")
@@ -125,6 +126,7 @@ class UnitFinder:
 
     def find(self, row: Row, instance: Instance) -> Units:
         """Find the units of an instance. Raises: InputError for units that it has not; TooLargeError for too many."""
+        row = replace(row, labels={**self._schema.prompt_labels(row), **row.labels})
         sources = [_Source(row.labels[name], each) for name, each in self._sets.items() if name in row.labels]
         if self._asked.groups:
             found = [

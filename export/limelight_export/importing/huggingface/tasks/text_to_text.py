@@ -8,7 +8,7 @@ from torch import Tensor
 from limelight_export.errors import CheckpointError, ExportError
 from limelight_export.importing.huggingface.architectures.architecture import EncoderDecoderArchitecture
 from limelight_export.importing.huggingface.attention import run_eager
-from limelight_export.importing.huggingface.imported_decoder import cache_states, named_states, output_map
+from limelight_export.importing.huggingface.imported_decoder import cache_states, output_map
 from limelight_export.importing.huggingface.imported_encoder_decoder import (
     ImportedEncoderDecoder,
     cross_map,
@@ -23,6 +23,7 @@ from limelight_export.importing.huggingface.tasks.text_generation import check_e
 from limelight_export.importing.huggingface.text import OUTPUT_TOKENIZER, read_tokenizer, token_limit
 from limelight_export.verification.samples import example_rows
 from limelight_models.cards.card import TrainedModel, TrainingData
+from limelight_models.cards.hidden import named_states
 from limelight_models.cards.inputs import TextInput, forced_target
 from limelight_models.cards.labels import output_steps
 from limelight_models.cards.results import Written

@@ -68,6 +68,8 @@ def test_all_sessions_of_a_model_map_one_copy(folders: dict[str, BundleFolder], 
     packed = {name: tmp_path / name / "weights.bin" for name in folders}
     assert mapped(tmp_path / "with") == {str(packed["with"])}
     assert packed["with"].stat().st_size <= 1.02 * packed["without"].stat().st_size
+    # Changed rows get by with one session: a second would double what interventions add to each start.
+    assert {name: each.is_wide for name, each in sessions["with"].items()} == {"main": True, "intervened": False}
     feeds = {"token_ids": np.arange(1, 40)[None], "token_mask": np.ones((1, 39), bool)}
     every = [session for of_model in sessions.values() for session in of_model.values()]
     found = [each.run(["logits"], feeds, wide=wide)[0] for each in every for wide in (False, True)]

@@ -16,6 +16,8 @@ from torch import nn
 
 import limelight
 from limelight import cli
+from limelight.base.values import to_instance
+from limelight.interventions import with_interventions
 from limelight.v1 import model_pb2
 from limelight_bundle.errors import BundleError
 from limelight_bundle.names import SAMPLES_FILE
@@ -25,6 +27,7 @@ from limelight_bundle.values import Array
 from limelight_bundle.writer import write_bundle
 from limelight_export.conversion import convert, int8
 from limelight_export.conversion.float16 import convert_to_float16
+from limelight_export.conversion.half_weights import round_to_float16
 from limelight_export.conversion.int8 import quantise
 from limelight_export.errors import ExportError
 from limelight_export.execution import pytorch_runner
@@ -45,11 +48,13 @@ from limelight_service.engine.runtime import sessions
 from limelight_service.engine.runtime.providers import Provider, choose_provider
 from limelight_service.observability.observer import NullObserver
 from limelight_service.settings import Settings
+from tests.end_to_end.test_interventions import changed, multiplied
 from tests.export.conftest import MODELS
 from tests.kit import exports, small, tiny
 from tests.kit.serving import serving
 
 WIDTH = 32
+HALF = "half weights"
 OPERATORS = {Precision.FLOAT16: "Cast", Precision.INT8: "MatMulInteger"}
 
 
@@ -86,9 +91,10 @@ def _judge(network: nn.Module) -> list[Metric]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, BundleFolder]:
-    """The wide reader in every precision, a version each."""
+    """The wide reader in every precision, and with half weights, a version each."""
     repository = tmp_path_factory.mktemp("precisions")
-    return {each: exports.export_model(wide(), repository, precision=each) for each in Precision}
+    made = {each: exports.export_model(wide(), repository, precision=each) for each in Precision}
+    return {**made, HALF: exports.export_model(wide(), repository, half_weights=True)}
 
 
 @pytest.mark.parametrize("precision", [Precision.FLOAT16, Precision.INT8])
@@ -148,6 +154,31 @@ def test_a_row_is_answered_the_same_alone_and_in_a_batch_and_near_to_float32(
             assert not allowed.difference("logits", found, wanted, is_map=False)
 
 
+@pytest.mark.parametrize("kind", [*Precision, HALF])
+def test_looking_away_changes_the_answer_as_in_pytorch(
+    kind: str, client: limelight.Client, folders: dict[str, BundleFolder]
+) -> None:
+    """In a batch with another row: by the bundle's tolerances, of which the change is a multiple."""
+    text, away = "the cat sat on a mat .", limelight.scale_keys("encoder.0.self", limelight.TextSpan(4, 11))
+    instances = [with_interventions(to_instance({"text": text}), [away]), {"text": "a dog ran"}]
+    answer, _ = client.attend("reader", instances, version=[*folders].index(kind) + 1)
+    trained = round_to_float16(wide()) if kind == HALF else wide()
+    model = pytorch_runner.copy_for_export(trained.model)
+    ids = torch.tensor([[4 + tiny.WORDS.index(word) for word in text.split()]])
+    tensors = {"ids": ids, "ids_mask": torch.ones_like(ids, dtype=torch.bool)}
+    with torch.no_grad():
+        usual = model(**tensors)
+        with changed(model.attention.attention, weights=lambda weights, mask: multiplied(weights, [1, 2], 0)):
+            expected = model(**tensors)
+    allowed = Tolerances(folders[kind].bundle.tolerances, "CPUExecutionProvider")
+    found, wanted = answer["encoder.0.self"].weights, expected.maps["encoder.0.self"][0].numpy()
+    assert not found[..., 1:3].any() and not allowed.difference("encoder.0.self", found, wanted, is_map=True)
+    logits, wanted = answer.prediction.outputs["logits"], expected.outputs["logits"][0].numpy()
+    assert not allowed.difference("logits", logits, wanted, is_map=False)
+    change = usual.outputs["logits"][0].numpy() - wanted
+    assert allowed.difference("logits", logits + change / 2, wanted, is_map=False)
+
+
 def _swapped(model: nn.Module) -> tiny.Reader:
     """Take queries for keys and keys for queries."""
     broken = copy.deepcopy(model)
@@ -166,6 +197,27 @@ def test_no_tolerance_is_found_for_a_graph_whose_queries_and_keys_are_swapped(
     with pytest.raises(ExportError, match=r"too coarse for this model: (logits|encoder\.0\.self) differs by up to"):
         export_model(trained, tmp_path, precision=Precision.INT8)
     assert not (tmp_path / "reader").exists()
+
+
+@pytest.mark.parametrize("precision", [Precision.FLOAT32, Precision.INT8])
+def test_without_a_right_graph_for_interventions_the_rest_is_served_and_the_reason_told(
+    precision: Precision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained = wide()
+    main, right = build_graphs(pytorch_runner.copy_for_export(trained.model), trained.card, interventions=True)
+    _, broken = build_graphs(pytorch_runner.copy_for_export(_swapped(trained.model)), trained.card, interventions=True)
+    if precision is Precision.INT8:  # it breaks when it is converted
+        broken, wrong = right, broken.model
+        convert_one = lambda model: quantise(wrong if model is right.model else model)  # noqa: E731
+        monkeypatch.setattr(convert, "_CONVERTERS", {Precision.INT8: convert_one})
+    folder = export_model(trained, tmp_path, precision=precision, graphs=[main, broken])
+    assert [each.name for each in folder.bundle.graphs] == ["main"]
+    with serving(tmp_path) as running, limelight.Client(running.server.address) as client:
+        assert client.attend("reader", {"text": "a dog ran"}).maps
+        with pytest.raises(limelight.Error, match="does not answer as the model does"):
+            client.predict("reader", {"text": "a"}, interventions=[limelight.scale_keys("encoder.0.self", 0)])
+        assert cli.main(["models", "reader", "--target", running.server.address]) == 0
+    assert "its graph for interventions does not answer as the model does" in capsys.readouterr().out
 
 
 def test_such_a_graph_in_a_right_bundle_fails_the_test_at_load(

@@ -68,8 +68,8 @@ def convert(
     verify(changed, reference, card, comparison)
     compare_random_rows(changed, reference, card, comparison, _EXTRA_ROWS)
     compare_samples(changed, card, trained.examples, samples, comparison)
-    changed, problem = verified_interventions(changed, reference, card, comparison, precision)
     comparison.fit_tolerances()
+    changed, problem = verified_interventions(changed, reference, card, comparison, precision)
     judge = trained.judge
     metrics = remeasure(judge, graphs_as_network(graphs, card), graphs_as_network(changed, card)) if judge else ()
     return ConvertedGraphs(changed, comparison, problem, metrics)

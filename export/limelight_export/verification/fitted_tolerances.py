@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from limelight_bundle.tolerance import LARGEST_TOLERANCE, output_scale, row_magnitude
+from limelight_bundle.tolerance import LARGEST_TOLERANCE, Tolerances, output_scale, row_magnitude
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
 from limelight_export.errors import ExportError
@@ -46,14 +46,24 @@ class FittingComparison(Comparison):
         self._maps = frozenset(map_keys(card))
         self._stated = [*(each.name for each in card.description.outputs), *map_keys(card)]
         self._spreads: dict[str, _Spread] = {}
+        self._fitted: Tolerances | None = None
 
     def compare_arrays(self, name: str, actual: Array, expected: Array, case: str, *, is_map: bool = False) -> None:
-        """Measure the difference of two arrays. Raises ExportError where no tolerance could allow it."""
+        """Measure the difference of two arrays, or hold it to the tolerances once they are fitted.
+
+        Raises:
+            ExportError: no tolerance could allow it, or that which was fitted does not.
+        """
         if actual.shape != expected.shape or not np.isfinite(actual).all():
             wrong = "has values that are not finite" if actual.shape == expected.shape else "has another shape"
             raise ExportError(
                 f"as {self._precision} the graph's answer differs from {self.reference}'s: {name} {wrong} ({case})"
             )
+        if self._fitted is not None:
+            problem = name in self._stated and self._fitted.difference(name, actual, expected, is_map=is_map)
+            if problem:
+                raise ExportError(f"as {self._precision} the graph's {problem} from {self.reference}'s ({case})")
+            return
         self.record(name, actual, expected)
         if not np.issubdtype(expected.dtype, np.floating):
             if not np.array_equal(actual, expected):
@@ -106,7 +116,7 @@ class FittingComparison(Comparison):
                     if name in self._maps
                     else bundle_pb2.Tolerance(provider=provider, name=name, absolute=part, relative=default.relative)
                 )
-        self.tolerances = measured
+        self.tolerances, self._fitted = measured, Tolerances(measured, _CPU)
 
     def _default(self, name: str) -> bundle_pb2.Tolerance:
         """Return the float32 tolerance."""

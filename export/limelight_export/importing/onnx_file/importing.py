@@ -139,9 +139,8 @@ def _compared(
     verify(graphs, reference, card, fitted, largest_size=LARGEST_SIZE)
     compare_random_rows(graphs, reference, card, fitted, _FITTED_ROWS)
     compare_samples(graphs, card, examples, samples, fitted)
-    found = verified_interventions(graphs, reference, card, fitted, Precision.FLOAT16)
     fitted.fit_tolerances()
-    return *found, fitted
+    return *verified_interventions(graphs, reference, card, fitted, Precision.FLOAT16), fitted
 
 
 def _with_batch(file: OnnxFile, card: cards.Card) -> cards.Card:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from limelight_bundle.errors import BundleError
+from limelight_bundle.interventions import intervened_graph
 from limelight_bundle.reader import BundleFolder
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
@@ -202,6 +203,9 @@ def open_sessions(
 ) -> dict[str, Session]:
     """Load the graphs of a bundle, over one copy of their weights where that is worth it.
 
+    Those for interventions get one session: a second would win a third of the time of a row that is alone, and cost as
+    much at every start as the first.
+
     Args:
         limits: of the time of a run, by graph; those that are not there run for any time.
         saved: a folder of the graphs as the runtime has packed them; where there is none, it is made if one is large
@@ -213,10 +217,13 @@ def open_sessions(
     """
     ort = runtime()
     graphs = {each.name: folder.file(each.file) for each in folder.bundle.graphs}
+    once = {intervened_graph(folder.bundle, name) for name in graphs}
     packing = {name: file for name, file in graphs.items() if _is_packed(file, folder.graph_bytes[name], provider)}
     with prepacked(ort, packing, partial(_options, ort, 1), saved) as files:
         return {
-            each.name: _session(ort, folder, each, provider, limits.get(each.name), files.get(each.name))
+            each.name: _session(
+                ort, folder, each, provider, limits.get(each.name), files.get(each.name), once=each.name in once
+            )
             for each in folder.bundle.graphs
         }
 
@@ -228,9 +235,11 @@ def _session(
     provider: Provider,
     limit: RunLimit | None,
     saved: Path | None,
+    *,
+    once: bool,
 ) -> Session:
     try:
-        session, wide = _open(ort, folder.file(graph.file), folder.graph_bytes[graph.name], provider, saved)
+        session, wide = _open(ort, folder.file(graph.file), folder.graph_bytes[graph.name], provider, saved, once=once)
     except Exception as error:
         logger.error("%s cannot be loaded: %s", graph.file, error)
         raise BundleError(f"the runtime cannot load {graph.file}") from error
@@ -283,14 +292,15 @@ def _is_packed(file: Path, size: int, provider: Provider) -> bool:
     return not provider.is_cuda and (beside or (_is_twice(size, provider) and size >= SMALLEST))
 
 
-def _open(ort: Any, file: Path, size: int, provider: Provider, saved: Path | None) -> tuple[Any, Any]:
+def _open(ort: Any, file: Path, size: int, provider: Provider, saved: Path | None, *, once: bool) -> tuple[Any, Any]:
     """Open a graph twice where that is worth it, over one copy of large weights.
 
     Args:
         size: in bytes, with weights that lie in a file of their own.
         saved: the graph as the runtime has packed it; None where it has not.
+        once: open it once, whatever its size.
     """
-    twice = _is_twice(size, provider)
+    twice = _is_twice(size, provider) and not once
     if saved is not None:
         try:
             return _open_both(ort, saved, provider, twice=twice, optimise=False)

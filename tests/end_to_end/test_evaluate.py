@@ -1,6 +1,7 @@
 """`limelight evaluate` asks a real server; figures of a model whose attention is known are known."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -33,6 +34,7 @@ TEXTS = (
     "the dog .",
 )
 CLASSES = ("cat", "dog", "neither")
+DEMO = Path(__file__).resolve().parents[2] / "deploy" / "demo"
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -86,8 +88,22 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for parameter in writer.model.parameters():
             parameter.mul_(6)  # it is sure of where it looks and what it writes
     export_model(writer, repository)
+    shutil.copytree(DEMO / "slips", repository / "slips")
+    without_interventions(repository / "slips" / "1" / "bundle.json", "word")
     with serving(repository) as running:
         yield running.server.address
+
+
+def without_interventions(file: Path, name: str) -> None:
+    """Take the interventions of one map out of a bundle's description."""
+    bundle = json.loads(file.read_text(encoding="utf-8"))
+    for each in bundle["maps"]:
+        if each["map"] == name:
+            for field in ("head_scales", "key_factors", "masked_output", "weights_inputs"):
+                del each[field]
+    (described,) = (each for each in bundle["description"]["maps"] if each["name"] == name)
+    described["interventions"] = []
+    file.write_text(json.dumps(bundle), encoding="utf-8")
 
 
 @pytest.fixture
@@ -206,6 +222,16 @@ def test_without_interventions_one_line_says_how_to_get_the_rest(run: Run, tmp_p
     assert status == 0 and "Right answers: not computed: the data state no expected answers" in output
     assert output.count("no map takes interventions: the bundle was made with --no-interventions; make it without") == 3
     assert "Erasure of words (" in output and "Entropy of attention (" in output
+
+
+def test_words_are_not_looked_away_from_where_only_maps_of_sentences_can(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "report.json"
+    data = DEMO.parents[1] / "examples" / "slips.jsonl"
+    status, _, _ = run("slips", "--data", data, "--limit", 3, "--out", out)
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert status == 0 and not report["failures"]
+    assert "correlation with leave-one-out" in figures(report, "erasure", "word")
+    assert "correlation with looking away" not in figures(report, "erasure", "word")
 
 
 def test_rows_that_fail_are_named_and_the_rest_is_measured(run: Run, tmp_path: Path) -> None:

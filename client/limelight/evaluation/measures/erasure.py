@@ -128,7 +128,9 @@ def _row(seen: Seen, work: Work) -> _Row | None:
 
 def _add(seen: Sequence[Seen], work: Work) -> None:
     rows = [each for one in seen if (each := _row(one, work)) is not None]
-    looks = any("key_factor" in each.interventions for each in work.setting.model.maps)
+    model = work.setting.model
+    of_words = {each.name for each in model.label_sets if each.kind in ("tokens", "input_steps")}
+    looks = any("key_factor" in each.interventions and each.key in of_words for each in model.maps)
     asked: list[tuple[_Row, Sequence[Places], Sequence[str]]] = []
     for row in rows:
         asked.append((row, [frozenset([at]) for at in row.single], ("erase", "look_away") if looks else ("erase",)))

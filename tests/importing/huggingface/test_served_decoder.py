@@ -1,11 +1,13 @@
 """Imported models that generate as a client reads them: texts, and maps of prompts, sources and output tokens."""
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from hypothesis import given, settings
@@ -53,6 +55,24 @@ def repository(library: tuple[Path, Any], pairs: Path, tmp_path_factory: pytest.
     for folder in (library[0], pairs):
         import_checkpoint(folder, found)
     return found
+
+
+def test_weights_stand_once_whatever_graphs_read_them(library: tuple[Path, Any], repository: Path) -> None:
+    """A checkpoint's, which has each once: those of prompts, steps, the head that the lens reads, interventions."""
+    folder = read_bundle(repository / "small" / "1")
+    tensors = {
+        graph.name: onnx.load(folder.file(graph.file), load_external_data=False).graph.initializer
+        for graph in folder.bundle.graphs
+    }
+    assert tensors.keys() == {"step", "prefill", "lens", "intervened_step", "intervened_prefill"}
+    shared = {
+        name: {each.value: math.prod(one.dims) for one in found for each in one.external_data if each.key == "offset"}
+        for name, found in tensors.items()
+    }
+    assert shared["lens"] and shared["lens"].keys() <= shared["step"].keys() == shared["intervened_step"].keys()
+    own = [one.raw_data for found in tensors.values() for one in found if len(one.raw_data) > 4096]
+    values = sum({place: size for each in shared.values() for place, size in each.items()}.values())
+    assert values * 4 + sum(map(len, own)) <= (library[0] / "model.safetensors").stat().st_size
 
 
 @pytest.fixture(scope="module")

@@ -85,8 +85,10 @@ def test_more_units_than_fit_are_refused_with_the_number_that_does(repository: P
 
 
 def test_quotas_count_every_row(repository: Path, tmp_path: Path) -> None:
-    narrow, slow = new_token(), new_token()
-    lines = [entry("narrow", narrow, {"rows_in_flight": 5}), entry("slow", slow, {"rows_per_second": 0.5})]
+    # A token for each door, as rows are in flight until the caller has its answer.
+    narrow, slow = {door: new_token() for door in DOORS}, new_token()
+    lines = [entry(f"narrow-{door}", token, {"rows_in_flight": 5}) for door, token in narrow.items()]
+    lines.append(entry("slow", slow, {"rows_per_second": 0.5}))
     (tmp_path / "tokens.toml").write_text("\n".join(lines))
     with served(repository, tokens=str(tmp_path / "tokens.toml")) as running:
 
@@ -94,13 +96,14 @@ def test_quotas_count_every_row(repository: Path, tmp_path: Path) -> None:
             return ask(running, door, request, [("authorization", f"Bearer {token}")])
 
         for door in DOORS:
-            told = tried(door, explain(9), narrow)
+            told = tried(door, explain(9), narrow[door])
             assert (told.reason, told.field) == ("TOO_LARGE", "units")
             assert "may have 5 rows in flight" in told.message and "4 units fit" in told.message
-            assert tried(door, explain(4), narrow).explanations[0].rows == 5
+            assert tried(door, explain(4), narrow[door]).explanations[0].rows == 5
         assert tried("grpc", explain(4), slow).explanations
         rows = scrape(running.server.metrics_port)
-        assert rows['limelight_token_rows_total{token="narrow"}'] == 12  # of those refused, the instances
+        for door in DOORS:  # of those refused, the instances
+            assert rows[f'limelight_token_rows_total{{token="narrow-{door}"}}'] == 6
         told = tried("http", predict("tiny", text(SHORT)), slow)
         assert told.reason == "QUOTA" and 7 < told.retry < 9.1  # of 5 rows and a bucket of 1, at 0.5 a second
 

@@ -31,7 +31,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
         return noted
 
     for module, name in (
-        (limelight_service.frontend.core, "_predicted"),
+        (limelight_service.frontend.core, "prediction_of"),
         (limelight_service.codecs.v1.responses, "_prediction"),
         (limelight_service.codecs.v1.responses, "_fill_provenance"),
         (limelight_service.codecs.oip.responses, "_head"),

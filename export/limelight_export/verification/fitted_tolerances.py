@@ -60,8 +60,7 @@ class FittingComparison(Comparison):
                 f"as {self._precision} the graph's answer differs from {self.reference}'s: {name} {wrong} ({case})"
             )
         if self._fitted is not None:
-            problem = name in self._stated and self._fitted.difference(name, actual, expected, is_map=is_map)
-            if problem:
+            if name in self._stated and (problem := self._fitted.difference(name, actual, expected, is_map=is_map)):
                 raise ExportError(f"as {self._precision} the graph's {problem} from {self.reference}'s ({case})")
             return
         self.record(name, actual, expected)

@@ -203,8 +203,8 @@ def open_sessions(
 ) -> dict[str, Session]:
     """Load the graphs of a bundle, over one copy of their weights where that is worth it.
 
-    Those for interventions get one session: a second would win a third of the time of a row that is alone, and cost as
-    much at every start as the first.
+    Those for interventions get one session: a second would serve only a batch that nothing runs beside, and cost
+    more than the first at every start.
 
     Args:
         limits: of the time of a run, by graph; those that are not there run for any time.

@@ -66,7 +66,7 @@ def test_attention_that_a_marker_cannot_hold_is_refused() -> None:
 
 
 def test_axes_of_a_graph_vary_and_are_tied_by_name(trained: TrainedModel) -> None:
-    (graph,) = exports.build_graphs(copy_for_export(trained.model), trained.card)
+    graph, *_ = exports.build_graphs(copy_for_export(trained.model), trained.card)
     shapes = {
         each.name: [axis.dim_param or axis.dim_value for axis in each.type.tensor_type.shape.dim]
         for each in (*graph.model.graph.input, *graph.model.graph.output)

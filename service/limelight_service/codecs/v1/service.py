@@ -41,6 +41,7 @@ from limelight_service.frontend.transport.methods import Method, StreamMethod, U
 from limelight_service.repository.catalogue import VersionStatus
 
 SERVICE = service_pb2.DESCRIPTOR.services_by_name["AttentionService"].full_name
+_WITH_HIDDEN = (service_pb2.PredictRequest, service_pb2.AttendRequest)  # requests that may ask for hidden states
 
 
 class AttentionService:
@@ -150,8 +151,9 @@ class AttentionService:
         explains: bool = False,
     ) -> CallRequest:
         of_tokens = isinstance(message, service_pb2.GenerateRequest)
-        whole = isinstance(message, service_pb2.PredictRequest | service_pb2.AttendRequest)
-        hidden = hidden_options(message.hidden) if whole and message.HasField("hidden") else None  # type: ignore[union-attr]
+        hidden = None
+        if isinstance(message, _WITH_HIDDEN) and message.HasField("hidden"):
+            hidden = hidden_options(message.hidden)
         return CallRequest(
             model=message.model.name,
             version=message.model.version,

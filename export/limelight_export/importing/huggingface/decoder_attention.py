@@ -7,7 +7,7 @@ under a *pass*: its attention reads the cache of the pass, and leaves its new ke
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,6 +16,8 @@ from torch.nn.functional import softmax
 
 from limelight_export.errors import ExportError
 from limelight_export.importing.huggingface.attention import repeat_heads, using_attention
+from limelight_export.importing.huggingface.decoder_modules import decoder_methods, linear_bias
+from limelight_export.importing.huggingface.module_attention import marking_modules
 from limelight_models.attention.export_markers import is_marking, marked_attention, marked_weights
 
 _DECODING = "limelight-decoding"
@@ -69,7 +71,8 @@ def run_decoder(model: nn.Module, run: DecoderPass, **arguments: Any) -> Any:
         ExportError: a module computes attention with something that is not supported.
     """
     _register()
-    with using_attention(model, _DECODING), _within(run):
+    own = marking_modules(model, None, decoder_methods(_attend))
+    with using_attention(model, _DECODING), own, _within(run):
         return model(
             **arguments, past_key_values=_new_cache(), use_cache=True, output_hidden_states=True, return_dict=True
         )
@@ -100,7 +103,12 @@ def _register() -> None:
     from transformers.modeling_utils import AttentionInterface
 
     AttentionInterface.register(_DECODING, _attend)
-    AttentionMaskInterface.register(_DECODING, lambda *_, **__: None)
+    AttentionMaskInterface.register(_DECODING, _mask)
+
+
+def _mask(*_: Any, config: Any, **__: Any) -> Tensor | None:
+    """Make no mask (a mask function of transformers): MPT converts it, so that it gets a single number."""
+    return torch.ones(()) if config.model_type == "mpt" else None
 
 
 def fix_rotary_frequencies(model: nn.Module) -> None:
@@ -149,7 +157,7 @@ def _new_cache() -> Any:
 
 
 def _attend(
-    module: nn.Module,
+    module: Any,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -159,38 +167,44 @@ def _attend(
     sliding_window: int | None = None,
     s_aux: Tensor | None = None,
     position_bias: Tensor | None = None,
+    slopes: Tensor | None = None,
     **arguments: Any,
 ) -> tuple[Tensor, Tensor]:
     """Attend within the current pass (an attention function of transformers).
 
     Args:
         position_bias: added to scores, for tokens from the first on; a step makes its own.
+        slopes: of `linear_bias`, [head].
         softcap: scores s become softcap · tanh(s / softcap).
         sliding_window: a token attends to itself and to this many - 1 before it.
         s_aux: a sink for each head, [head]: a score beside those of the keys, whose weight goes to no value.
     """
     unknown = sorted(name for name, given in arguments.items() if given is not None and name not in _HARMLESS_ARGUMENTS)
-    if unknown or attention_mask is not None:
+    if unknown or (attention_mask is not None and attention_mask.dim()):
         raise ExportError(
             f"{type(module).__name__} computes attention with {', '.join(unknown) or 'a mask of its own'}, "
             "which is not supported"
         )
-    run, layer = _PASS.get(), int(module.layer_idx)  # type: ignore[arg-type]
+    run, layer = _PASS.get(), int(module.layer_id if hasattr(module, "layer_id") else module.layer_idx)
     assert run is not None
-    scores = _Scores(query.shape[-1] ** -0.5 if scaling is None else float(scaling), softcap, s_aux)
-    if not module.is_causal:
-        context, weights = _attend_memory(run, layer, scores, query, key, value)
+    scaling = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+    if not getattr(module, "is_causal", True):
+        context, weights = _attend_memory(run, layer, _Scores(scaling, softcap, s_aux), query, key, value)
         return context.transpose(1, 2).contiguous(), weights
     run.kept[layer] = (key, value)
+    entries = query.shape[2] if run.cache is None else run.cache[layer][0].shape[2]
+    if slopes is not None:
+        places = torch.arange(entries, device=query.device)
+        position_bias = linear_bias(slopes, places[None] if run.position is None else run.position[:, None], places)
+    elif position_bias is not None and run.position is not None:
+        if not run.bias:  # the first layer's, which all layers share
+            run.bias.append(_relative_bias(module, entries, run.position))
+        position_bias = run.bias[0]
+    scores = _Scores(scaling, softcap, s_aux, position_bias)
     if run.cache is None:
-        scores = replace(scores, bias=position_bias)
         context, weights = _attend_whole(scores, query, key, value, sliding_window)
     else:
         assert run.position is not None
-        if position_bias is not None:
-            if not run.bias:  # the first layer's, which all layers share
-                run.bias.append(_relative_bias(module, run.cache[layer][0].shape[2], run.position))
-            scores = replace(scores, bias=run.bias[0])
         context, weights = _attend_step(scores, query, key, value, run.cache[layer], run.position, sliding_window)
     run.maps[layer] = weights
     return context.transpose(1, 2).contiguous(), weights
@@ -207,8 +221,8 @@ class _Scores:
 
     @property
     def is_plain(self) -> bool:
-        """Whether weights are a softmax of scaled scores, as the export marker has them."""
-        return self.softcap is None and self.sinks is None and self.bias is None
+        """Whether weights are a softmax of scaled scores and a bias, as the export marker has them."""
+        return self.softcap is None and self.sinks is None
 
     def weights(self, products: Tensor, mask: Tensor) -> Tensor:
         """Make weights [batch, head, query, key] of the products of queries and keys."""
@@ -233,7 +247,7 @@ def _attend_whole(
     places = torch.arange(query.shape[2], device=query.device)
     mask = _seen(places[:, None], places, window)[None, None]
     if scores.is_plain and is_marking():
-        return marked_attention(query, key, value, mask, scores.scaling)
+        return marked_attention(query, key, value, mask, scores.scaling, bias=scores.bias)
     weights = scores.weights(query @ key.transpose(-1, -2), mask)
     return _attend_changed(weights, mask, lambda changed: changed @ value)
 

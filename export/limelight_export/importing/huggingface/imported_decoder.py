@@ -1,12 +1,13 @@
 """A decoder of transformers as a network of this repository."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.decoder_attention import (
     DecoderPass,
     KeysAndValues,
@@ -32,22 +33,31 @@ class ImportedDecoder(PromptedNetwork):
     """Prompt -> text, token by token, by a causal language model of transformers.
 
     Args:
-        model: a decoder with its head, whose `base_model` is the decoder.
-        layers: number of its layers.
+        model: a decoder with its head.
         tokens: number of tokens that the lens reads from a vector.
+    Raises:
+        CheckpointError: its hidden states have different sizes.
     """
 
-    def __init__(self, model: nn.Module, layers: int, tokens: int) -> None:
+    def __init__(self, model: Any, tokens: int) -> None:
         super().__init__()
         fix_rotary_frequencies(model)
-        self.model = model
-        self._layers, self._tokens = layers, tokens
-        self._norm = _last_norm(model.base_model)  # type: ignore[arg-type]
+        self.model: Any = model
+        self._tokens = tokens
+        run = DecoderPass()
+        self._norm, hidden = _try(model.get_decoder(), run)
+        if len(sizes := {each.shape[-1] for each in hidden}) > 1:
+            raise CheckpointError(
+                f"vectors of {' and '.join(map(str, sorted(sizes)))} features follow one another in the decoder, "
+                "which is not supported"
+            )
+        self._layers = len(run.kept)
+        self.states = cache_states((key.shape[1], key.shape[3], value.shape[3]) for key, value in run.kept.values())
 
     def prefill(self, token: Tensor, position: Tensor) -> Mapping[str, Tensor]:
         """Read a prompt: its keys and values, its maps and its hidden states."""
-        run, decoder = DecoderPass(), self.model.base_model
-        output = run_decoder(decoder, run, input_ids=token, position_ids=position)  # type: ignore[arg-type]
+        run, position = DecoderPass(), position.contiguous()  # XGLM looks at it as one row
+        output = run_decoder(self.model.get_decoder(), run, input_ids=token, position_ids=position)
         maps = {prompt_map(layer): weights for layer, weights in run.maps.items()}
         return kept_states(run) | maps | named_states("prompt", output.hidden_states)
 
@@ -61,7 +71,7 @@ class ImportedDecoder(PromptedNetwork):
         return StepAnswer(output.logits[:, 0], kept_states(run), maps, states)
 
     def lens(self, vectors: Tensor, is_last: Tensor) -> tuple[Tensor, Tensor]:
-        decoder: Any = self.model.base_model
+        decoder = self.model.get_decoder()
         if self._norm:
             vectors = torch.where(is_last[:, None], vectors, decoder.get_submodule(self._norm)(vectors))
         with _returning(decoder, vectors[:, None]):  # so that the head is the library's own, with its scales and caps
@@ -78,22 +88,27 @@ class ImportedDecoder(PromptedNetwork):
         return Answer({"scores": output.logits}, {prompt_map(layer): each for layer, each in run.maps.items()})
 
 
-def _last_norm(decoder: nn.Module) -> str:
-    """Find the norm behind the last layer of a decoder by what it returns; empty for none."""
-    made: list[tuple[str, Any]] = []
+def _try(decoder: Any, run: DecoderPass) -> tuple[str, tuple[Tensor, ...]]:
+    """Run a decoder over two tokens.
+
+    Returns: the name of the norm behind its last layer, found by what it returns, empty for none; and hidden states.
+    """
+    made: list[tuple[str, Tensor]] = []
     hooks = [
         module.register_forward_hook(lambda _, __, output, name=name: made.append((name, output)))
-        for name, module in decoder.named_modules()
-        if type(module).__name__.endswith("Norm")
+        for name, module in decoder.named_children()
+        if "Norm" in type(module).__name__
     ]
+    places = torch.arange(2)[None]
     try:
         with torch.no_grad():
-            last = decoder(input_ids=torch.zeros((1, 2), dtype=torch.int64), use_cache=False).last_hidden_state
+            output = run_decoder(decoder, run, input_ids=torch.zeros_like(places), position_ids=places)
     finally:
         for each in hooks:
             each.remove()
-    of_last = (name for name, output in reversed(made) if torch.equal(output.reshape(-1), last.reshape(-1)))
-    return next(of_last, "")
+    last = output.last_hidden_state.reshape(-1)
+    of_last = (name for name, each in reversed(made) if torch.equal(each.reshape(-1), last))
+    return next(of_last, ""), output.hidden_states
 
 
 class _Decoded:
@@ -119,12 +134,12 @@ def _returning(decoder: Any, vectors: Tensor) -> Iterator[None]:
         del decoder.forward
 
 
-def cache_states(layers: int, heads: int, head_size: int) -> list[State]:
-    """Describe the KV caches of a decoder. heads: of keys; head_size: of each."""
+def cache_states(sizes: Iterable[tuple[int, int, int]]) -> list[State]:
+    """Describe the KV caches of a decoder. sizes: of each layer, heads of keys, and features of a key and a value."""
     return [
-        State(input=f"{kind}.{layer}", output=f"next_{kind}.{layer}", cache=(heads, head_size))
-        for layer in range(layers)
-        for kind in ("keys", "values")
+        State(input=f"{kind}.{layer}", output=f"next_{kind}.{layer}", cache=(heads, size))
+        for layer, (heads, *of_both) in enumerate(sizes)
+        for kind, size in zip(("keys", "values"), of_both, strict=True)
     ]
 
 

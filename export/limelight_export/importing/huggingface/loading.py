@@ -11,7 +11,7 @@ from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.checkpoint import Checkpoint
 
 # Weights of older files that hold no parameters: ranges of positions, and masks.
-_BUFFERS = ("position_ids", "token_type_ids", "masked_bias", ".attn.bias", "inv_freq")
+_BUFFERS = ("position_ids", "token_type_ids", "masked_bias", ".attn.bias", ".attention.bias", "inv_freq")
 
 
 def load_config(checkpoint: Checkpoint, *, without: Collection[str] = ()) -> Any:

@@ -1,28 +1,33 @@
 """Attention of transformers' modules that compute it by themselves: relative positions in MPNet and DeBERTa.
 
+Those of decoders stand in `decoder_modules`.
+
 The third module that uses parts of transformers which change between its versions (see `attention`). While a model is
 exported, another function takes the place of their `forward`: the same projections and scores, with the export marker
 in the place of softmax and products.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
+from limelight_export.importing.huggingface.decoder_modules import MARKED_DECODERS, Methods
 from limelight_models.attention.export_markers import marked_attention
 
 
 @contextlib.contextmanager
-def marking_modules(model: nn.Module, mask: Tensor | None) -> Iterator[None]:
+def marking_modules(model: nn.Module, mask: Tensor | None, methods: Methods | None = None) -> Iterator[None]:
     """Mark attention in modules that are known to compute it by themselves, as long as the block runs.
 
     Args:
         mask: of the tokens [batch, token]; None for a model of something else.
+        methods: what else their attention is computed by than the export marker.
     """
-    changed = [(each, *_FORWARD[type(each).__name__]) for each in model.modules() if type(each).__name__ in _FORWARD]
+    methods = _FORWARD if methods is None else methods
+    changed = [(each, *methods[type(each).__name__]) for each in model.modules() if type(each).__name__ in methods]
     try:
         for module, name, function in changed:
             setattr(module, name, partial(function, module, mask))
@@ -94,10 +99,9 @@ def _attend_disentangled(
     return context.transpose(1, 2).flatten(2), weights
 
 
-# The method that is replaced, by the name of the module's class, and the function in its place, whose first arguments
-# are the module and the mask of the tokens.
-_FORWARD: Mapping[str, tuple[str, Callable[..., Any]]] = {
+_FORWARD: Methods = {
     "MPNetSelfAttention": ("forward", _attend_mpnet),
     "MPNetEncoder": ("compute_position_bias", _position_bias),
     "DisentangledSelfAttention": ("forward", _attend_disentangled),
+    **MARKED_DECODERS,
 }

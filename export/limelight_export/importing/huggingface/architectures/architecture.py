@@ -149,26 +149,46 @@ class DecoderArchitecture(Architecture):
         positions: the most tokens of a sequence, of a configuration.
         has_sinks: whether a part of each row's weight goes to no token, so that rows sum to less than 1.
         options: arguments of the model's constructor.
+        parts: fields of the objects within its configuration, by their names.
     """
 
     kind: ClassVar[Kind] = "decoder"
     positions: Callable[[Any], int] = _rotary_positions
     has_sinks: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, Fields] = field(default_factory=dict)
+
+    def check_parts(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the fields of those objects that change nothing. Raises CheckpointError as of `Fields.check`."""
+        stated = ((part, config[name]) for name, part in self.parts.items() if isinstance(config.get(name), Mapping))
+        return tuple(name for part, given in stated for name in part.check({"model_type": self.model_type, **given}))
 
 
-# Fields of a decoder with rotary positions, by the names that most configurations use.
-_DECODER_FIELDS = """
-    vocab_size hidden_size num_hidden_layers num_attention_heads num_key_value_heads head_dim intermediate_size
-    max_position_embeddings rms_norm_eps pad_token_id tie_word_embeddings rope_theta rope_scaling rope_parameters
-    partial_rotary_factor layer_types
+# Fields of a decoder, and of those with rotary positions, by the names that most configurations use.
+_DECODER_FIELDS = "vocab_size pad_token_id tie_word_embeddings"
+_ROTARY_FIELDS = """
+    hidden_size num_hidden_layers num_attention_heads num_key_value_heads head_dim intermediate_size
+    max_position_embeddings rms_norm_eps rope_theta rope_scaling rope_parameters partial_rotary_factor layer_types
 """
 
 
-def decoder_fields(used: str = "", *, harmless: str = "", only: Mapping[str, Condition] | None = None) -> Fields:
-    """Classify the fields of a decoder: the usual ones, and its own."""
+def decoder_fields(
+    used: str = "",
+    *,
+    harmless: str = "",
+    only: Mapping[str, Condition] | None = None,
+    usual: str = _ROTARY_FIELDS,
+    without: str = "",
+) -> Fields:
+    """Classify the fields of a decoder: the usual ones, and its own.
+
+    Args:
+        usual: what is read beside the vocabulary; empty for a configuration with names of its own.
+        without: usual fields that its modules do not read.
+    """
+    read = " ".join({*usual.split()} - {*without.split()})
     return fields(
-        f"{_DECODER_FIELDS} {used}",
+        f"{_DECODER_FIELDS} {read} {used}",
         harmless=f"attention_dropout cache_implementation pretraining_tp {harmless}",
         only={
             **ENCODES,

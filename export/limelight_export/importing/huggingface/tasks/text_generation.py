@@ -13,7 +13,6 @@ from limelight_export.importing.huggingface.chat_template import describe_templa
 from limelight_export.importing.huggingface.checkpoint import Checkpoint
 from limelight_export.importing.huggingface.imported_decoder import (
     ImportedDecoder,
-    cache_states,
     output_map,
     prompt_map,
 )
@@ -64,11 +63,9 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
         special_tokens=True,
     )
     layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
-    key_heads = int(getattr(config, "num_key_value_heads", None) or heads)
-    head_size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
     top_tokens = min(_TOP_TOKENS, int(config.vocab_size))
     model = load_model(checkpoint, "AutoModelForCausalLM", **architecture.options)
-    network = ImportedDecoder(model, layers, top_tokens).eval()
+    network = ImportedDecoder(model, top_tokens).eval()
     written = Written(
         steps=output_steps(),
         tokenizer=tokenizer,
@@ -80,7 +77,7 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
         prompt=prompt,
         starts_with_prompt=True,
         has_lens=True,
-        states=cache_states(layers, key_heads, head_size),
+        states=network.states,
     )
     tokens = prompt.tokens("prompt")
     weights = Weights(heads=heads, normalised=not architecture.has_sinks)

@@ -68,7 +68,7 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         more_ends=ends[1:],
         max_new_tokens=sizes.positions - 1,
         position="position",
-        states=cache_states(sizes.decoder_layers, sizes.decoder_heads, sizes.head_size),
+        states=cache_states([(sizes.decoder_heads, sizes.head_size, sizes.head_size)] * sizes.decoder_layers),
     )
     card = source.card(
         summary="Writes a text for a source.",

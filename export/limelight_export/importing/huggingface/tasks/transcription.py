@@ -97,7 +97,7 @@ def _build(source: Source[SpeechArchitecture], task: str, does: str) -> TrainedM
         max_new_tokens=most,
         position="position",
         steps_before_target=before,
-        states=cache_states(sizes.decoder_layers, sizes.decoder_heads, sizes.head_size),
+        states=cache_states([(sizes.decoder_heads, sizes.head_size, sizes.head_size)] * sizes.decoder_layers),
     )
     heard = recording.joined_frames(architecture.joined)
     card = source.card(

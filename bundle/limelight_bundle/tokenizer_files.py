@@ -41,6 +41,13 @@ VETTED_PATTERNS = frozenset(
         # Where one of its two forms of words stops after a run of capitals, the other takes the run: linear time.
         rf"{_UPPER}*{_LOWER}+{_ENDING}|{_UPPER}+{_LOWER}*{_ENDING}|\p{{N}}{{1,3}}{_OTHERS}",
         rf"{_UPPER}*{_LOWER}+|{_UPPER}+{_LOWER}*|\p{{N}}{_OTHERS}",
+        # BLOOM (Le Scao et al. 2022): words up to a stop.
+        r" ?[^(\s|[.,!?…。，、।۔،])]+",
+        # DeepSeek-V3 (2024), one after the other: digits by three; Chinese and Japanese; the rest.
+        r"\p{N}{1,3}",
+        r"[一-龥぀-ゟ゠-ヿ]+",
+        r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+        r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         # DeBERTa 2 and 3, as transformers writes them: white space.
         r"\s{2,}|[\n\r\t]",
         # T5 (Raffel et al. 2020), XLM-R (Conneau et al. 2020) and others of SentencePiece: repeated spaces.

@@ -1,5 +1,6 @@
 """Imported decoders answer as transformers does with eager attention: scores and maps of prompts and of every step."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,24 @@ def test_a_prompt_and_its_output_fit_the_positions_within_which_frequencies_are_
     assert written.prompt.max_tokens + written.max_new_tokens == DECODERS[name].positions
 
 
+@pytest.mark.parametrize("name", DECODERS)
+def test_the_lens_reads_from_a_layer_what_a_model_that_ends_there_writes(name: str, read: Read) -> None:
+    trained, library = read(name)
+    network = trained.model
+    assert isinstance(network, ImportedDecoder)
+    tokens = torch.tensor([[5, 6, 7, 8, 9]])
+    shorter = copy.deepcopy(library)
+    layers = next(each for each in shorter.get_decoder().children() if isinstance(each, torch.nn.ModuleList))
+    del layers[1]
+    with torch.no_grad():
+        output = library(tokens, output_hidden_states=True, use_cache=False)
+        wanted = torch.stack([shorter(tokens, use_cache=False).logits[0, -1], output.logits[0, -1]])
+        vectors = torch.stack([each[0, -1] for each in output.hidden_states[1:]])
+        found, chances = network.lens(vectors, torch.tensor([False, True]))
+    best = wanted.log_softmax(-1).topk(found.shape[1])
+    assert close(chances, best.values) and torch.equal(found, best.indices)
+
+
 def _twice_the_scale(run: Any) -> Any:
     return lambda self, products, mask: run(self, 2 * products, mask)
 
@@ -147,6 +166,10 @@ def test_tokens_that_end_a_text_are_those_of_the_generation_config(tmp_path: Pat
         ("gemma3", "attn_logit_softcapping", 50.0),
         ("gpt2", "add_cross_attention", True),
         ("gpt2", "reorder_and_upcast_attn", True),
+        ("bloom", "slow_but_exact", True),
+        # transformers ignores them.
+        ("phi3", "attention_bias", True),
+        ("mpt", "logit_scale", 0.5),
     ],
 )
 def test_a_value_that_a_decoder_does_not_compute_is_refused(
@@ -155,6 +178,29 @@ def test_a_value_that_a_decoder_does_not_compute_is_refused(
     folder = DECODERS[name].write(tmp_path / name)
     change_config(folder, **{field: value})
     with pytest.raises(CheckpointError, match=f"states {field} {value}, which is not computed; it can be "):
+        read_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("mpt", {"attn_config": {"qk_ln": True}}, "states qk_ln True, which is not computed; it can be False"),
+        ("gpt-neox", {"rope_theta": 500.0}, "states rope_theta 500.0, which is not classified for gpt_neox"),
+        ("opt", {"rms_norm_eps": 1.0}, "states rms_norm_eps 1.0, which is not classified for opt"),
+    ],
+)
+def test_a_field_that_a_decoder_does_not_read_is_refused(
+    tmp_path: Path, name: str, change: dict[str, Any], message: str
+) -> None:
+    folder = DECODERS[name].write(tmp_path / name)
+    change_config(folder, **change)
+    with pytest.raises(CheckpointError, match=message):
+        read_model(folder)
+
+
+def test_a_decoder_whose_last_vectors_have_another_size_is_refused(tmp_path: Path) -> None:
+    folder = DECODERS["opt-behind"].write(tmp_path / "opt", word_embed_proj_dim=16)
+    with pytest.raises(CheckpointError, match="vectors of 16 and 32 features follow one another"):
         read_model(folder)
 
 

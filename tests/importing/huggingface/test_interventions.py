@@ -125,6 +125,7 @@ ARCHITECTURES = {
     "gpt2": _decoder("gpt2"),
     "llama": _decoder("llama"),  # grouped queries, rotary positions
     "gemma2": _decoder("gemma2"),  # a window, and soft caps
+    "bloom": _decoder("bloom"),  # biases, of a function of its own
     "bart": _encoder_decoder("bart"),
     "vit": _vision("ViT"),
     "deit": _vision("DeiT"),

@@ -142,8 +142,10 @@ def test_the_length_of_older_sentence_transformers_is_read(tmp_path: Path) -> No
     assert found == 16
 
 
-def test_an_embedding_of_a_decoder_is_verified_against_the_library(tmp_path: Path) -> None:
-    folder = DECODERS["qwen3"].write(tmp_path / "embedder")
+# GPT-Neo, BLOOM and MPT compute attention by themselves: with a window, and with biases.
+@pytest.mark.parametrize("name", ["qwen3", "gpt-neo", "bloom", "mpt"])
+def test_an_embedding_of_a_decoder_is_verified_against_the_library(name: str, tmp_path: Path) -> None:
+    folder = DECODERS[name].write(tmp_path / "embedder")
     stated_pooling(folder)
     write_json(folder / "1_Pooling" / "config.json", {"pooling_mode_lasttoken": True})
     written = import_checkpoint(folder, tmp_path / "repository")

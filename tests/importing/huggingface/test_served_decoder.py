@@ -103,15 +103,16 @@ def expected(library: Any, prompt: list[int], output: list[int]) -> tuple[torch.
     return answer.logits[0], [each[0].numpy() for each in answer.attentions]
 
 
-def test_texts_and_maps_equal_transformers_alone_and_together(client: limelight.Client, library: Any) -> None:
+def check_texts_and_maps(client: limelight.Client, name: str, library: Any, *, begins: bool = True) -> None:
+    """Check answers against transformers, alone and together. begins: whether prompts get a begin token."""
     generation = Generation(max_new_tokens=STEPS)
-    together = client.attend("small", [{"text": each} for each in PROMPTS], generation=generation)
+    together = client.attend(name, [{"text": each} for each in PROMPTS], generation=generation)
     for prompt, answer in zip(PROMPTS, together, strict=True):
-        alone = client.attend("small", {"text": prompt}, generation=generation)
+        alone = client.attend(name, {"text": prompt}, generation=generation)
         ids = answer.label_sets["prompt"].ids.tolist()
         output = list(answer.prediction.sequences[0].token_ids)
-        assert ids[0] == BEGIN and output == list(alone.prediction.sequences[0].token_ids)
-        scores, maps = expected(library[1], ids, output)
+        assert (ids[0] == BEGIN) == begins and output == list(alone.prediction.sequences[0].token_ids)
+        scores, maps = expected(library, ids, output)
         assert scores[len(ids) - 1 : -1].argmax(-1).tolist() == output
         assert len(answer.maps) == 2 * len(maps)
         for layer, weights in enumerate(maps):
@@ -121,6 +122,25 @@ def test_texts_and_maps_equal_transformers_alone_and_together(client: limelight.
             np.testing.assert_allclose(of_output.weights, weights[:, last:-1, :-1], atol=1e-5)
             np.testing.assert_allclose(of_prompt.weights, alone[f"prompt.{layer}.self"].weights, atol=1e-5)
         assert answer["decoder.0.self"].key.ids.tolist() == ids + output[:-1]
+
+
+def test_texts_and_maps_equal_transformers_alone_and_together(client: limelight.Client, library: Any) -> None:
+    check_texts_and_maps(client, "small", library[1])
+
+
+# What differs in their graphs: merged projections, parts of heads that are turned, offsets of positions, one head of
+# keys, norms, keys and values of different sizes and experts, and modules that compute attention by themselves.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["phi3", "gpt-neox", "opt", "gpt-bigcode", "nemotron", "deepseek-v3", "gpt-neo", "gptj", "bloom", "xglm", "mpt"],
+)
+def test_decoders_of_every_kind_answer_as_transformers_does(name: str, tmp_path: Path) -> None:
+    folder = DECODERS[name].write(tmp_path / name)
+    import_checkpoint(folder, tmp_path / "repository", interventions=False)
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    with serving(tmp_path / "repository") as running, limelight.Client(running.server.address) as client:
+        check_texts_and_maps(client, name, model, begins=DECODERS[name].begins)
 
 
 def test_each_token_that_ends_a_text_ends_it(client: limelight.Client) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from limelight_export.importing.huggingface import encoder_modules
 from limelight_models.attention.export_markers import marked_attention
 
 
@@ -100,4 +101,5 @@ _FORWARD: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "MPNetSelfAttention": ("forward", _attend_mpnet),
     "MPNetEncoder": ("compute_position_bias", _position_bias),
     "DisentangledSelfAttention": ("forward", _attend_disentangled),
+    **encoder_modules.FORWARD,
 }

@@ -48,6 +48,7 @@ ENCODERS = {
     "bert": Encoder("Bert", sizes),
     "roberta": Encoder("Roberta", lambda: sizes(type_vocab_size=1, **_ROBERTA_IDS), ROBERTA),
     "xlm-roberta": Encoder("XLMRoberta", lambda: sizes(type_vocab_size=1, **_ROBERTA_IDS), ROBERTA),
+    "roberta-prelayernorm": Encoder("RobertaPreLayerNorm", lambda: sizes(type_vocab_size=1, **_ROBERTA_IDS), ROBERTA),
     "camembert": Encoder("Camembert", lambda: sizes(type_vocab_size=1, **_ROBERTA_IDS), ROBERTA),
     "distilbert": Encoder("DistilBert", _distilbert),
     "distilbert-sinusoidal": Encoder("DistilBert", lambda: _distilbert(sinusoidal_pos_embds=True)),
@@ -57,6 +58,17 @@ ENCODERS = {
     ),
     "electra": Encoder("Electra", lambda: sizes(embedding_size=16)),
     "mpnet": Encoder("MPNet", lambda: sizes(**_ROBERTA_IDS), ROBERTA),
+    "deberta": Encoder(
+        "Deberta",
+        lambda: sizes(
+            relative_attention=True,
+            pos_att_type=["c2p", "p2c"],
+            max_relative_positions=24,
+            position_biased_input=False,
+            type_vocab_size=2,
+        ),
+    ),
+    "deberta-absolute": Encoder("Deberta", lambda: sizes(pos_att_type=["c2p"])),
     "deberta-v2": Encoder(
         "DebertaV2",
         lambda: sizes(

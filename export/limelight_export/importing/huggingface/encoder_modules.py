@@ -66,6 +66,43 @@ def _attended(
     return context.transpose(1, 2).flatten(2), weights
 
 
+def _attend_deberta(
+    module: Any,
+    _mask: Tensor | None,
+    hidden_states: Tensor,
+    attention_mask: Tensor,
+    *_: Any,
+    relative_pos: Tensor | None = None,
+    rel_embeddings: Tensor | None = None,
+    **__: Any,
+) -> tuple[Tensor, Tensor]:
+    """Attend as DeBERTa's first `DisentangledSelfAttention`: one projection, and scores of content and position.
+
+    Shapes: relative_pos [1, query, key], rel_embeddings [2 · most, feature] for distances from -most to most - 1.
+    """
+    heads, most = module.num_attention_heads, getattr(module, "max_relative_positions", 0)
+    query, key, value = module.in_proj(hidden_states).unflatten(-1, (heads, -1)).transpose(1, 2).chunk(3, -1)
+    query = query + module.q_bias.unflatten(0, (heads, 1, -1))
+    value = value + module.v_bias.unflatten(0, (heads, 1, -1))
+    scale = (query.shape[-1] * (1 + len(module.pos_att_type))) ** -0.5
+
+    def by_distance(projection: Any, states: Tensor, sign: int) -> Tensor:
+        """Score states [batch, head, one, d] against the distance to each other token, [batch, head, one, other]."""
+        positions = projection(rel_embeddings).unflatten(-1, (heads, -1)).permute(1, 2, 0)
+        place = (sign * relative_pos + most).clamp(0, 2 * most - 1)[:, None]
+        scores = states @ positions * scale
+        return scores.gather(-1, place.expand(*scores.shape[:3], -1))
+
+    bias = None
+    if relative_pos is not None and "c2p" in module.pos_att_type:
+        bias = by_distance(module.pos_proj, query, 1)
+    if relative_pos is not None and "p2c" in module.pos_att_type:
+        other = by_distance(module.pos_q_proj, key, -1).transpose(-1, -2)
+        bias = other if bias is None else bias + other
+    context, weights = marked_attention(query, key, value, attention_mask.bool(), scale, bias=bias)
+    return context.transpose(1, 2).flatten(2), weights
+
+
 def _encode_xmod(
     module: Any, _mask: Tensor | None, hidden_states: Tensor, lang_ids: Tensor, *arguments: Any, **options: Any
 ) -> Any:
@@ -94,6 +131,7 @@ FORWARD: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "RemBertSelfAttention": ("forward", _attend_bert),
     "BigBirdSelfAttention": ("forward", _attend_bert),
     "SqueezeBertSelfAttention": ("forward", _attend_squeezebert),
+    "deberta.DisentangledSelfAttention": ("forward", _attend_deberta),
     "XmodEncoder": ("forward", _encode_xmod),
     "XmodOutput": ("lang_adapter", _adapt_xmod),
 }

@@ -23,7 +23,7 @@ def marking_modules(model: nn.Module, mask: Tensor | None) -> Iterator[None]:
     Args:
         mask: of the tokens [batch, token]; None for a model of something else.
     """
-    changed = [(each, *_FORWARD[type(each).__name__]) for each in model.modules() if type(each).__name__ in _FORWARD]
+    changed = [(each, *found) for each in model.modules() if (found := _replaced(type(each)))]
     try:
         for module, name, function in changed:
             setattr(module, name, partial(function, module, mask))
@@ -31,6 +31,12 @@ def marking_modules(model: nn.Module, mask: Tensor | None) -> Iterator[None]:
     finally:
         for module, name, _ in changed:
             delattr(module, name)
+
+
+def _replaced(kind: type[nn.Module]) -> tuple[str, Callable[..., Any]] | None:
+    """Find what is replaced in a class: by its name, behind that of its folder where several have the name."""
+    folder = kind.__module__.rpartition(".")[0].rpartition(".")[2]
+    return _FORWARD.get(f"{folder}.{kind.__name__}") or _FORWARD.get(kind.__name__)
 
 
 def _attend_mpnet(

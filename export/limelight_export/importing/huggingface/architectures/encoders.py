@@ -14,6 +14,7 @@ from limelight_export.importing.huggingface.fields import Condition, one_of
 from limelight_models.cards.taxonomy import Citation
 
 _ROBERTA = encoder_fields("type_vocab_size")
+_DEBERTA = Citation("He, Liu, Gao, Chen", "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", 2021, "ICLR")
 
 
 def _albert_maps(config: Any) -> int:
@@ -103,6 +104,19 @@ ARCHITECTURES = (
             "Unsupervised Cross-lingual Representation Learning at Scale",
             2020,
             "ACL",
+        ),
+        fields=_ROBERTA,
+        positions=positions_after_padding,
+        packing=BERT_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="roberta-prelayernorm",
+        title="RoBERTa-PreLayerNorm",
+        citation=Citation(
+            "Ott, Edunov, Baevski, Fan, Gross, Ng, Grangier, Auli",
+            "fairseq: A Fast, Extensible Toolkit for Sequence Modeling",
+            2019,
+            "NAACL",
         ),
         fields=_ROBERTA,
         positions=positions_after_padding,
@@ -207,13 +221,22 @@ ARCHITECTURES = (
             packed_inputs=r"encoder\.layer\.\d+\.attention\.attn\.o",
         ),
     ),
-    # DeBERTa, versions 2 and 3: scores of content to position and of position to content.
+    # DeBERTa, versions 1 to 3: scores of content to position and of position to content.
+    EncoderArchitecture(
+        model_type="deberta",
+        title="DeBERTa",
+        citation=_DEBERTA,
+        fields=encoder_fields(
+            "type_vocab_size embedding_size relative_attention max_relative_positions pos_att_type "
+            "position_biased_input pooler_hidden_size pooler_hidden_act legacy",
+            # Heads that exchange scores and weights, so that a row is no softmax.
+            only={"talking_head": one_of(False)},
+        ),
+    ),
     EncoderArchitecture(
         model_type="deberta-v2",
         title="DeBERTa",
-        citation=Citation(
-            "He, Liu, Gao, Chen", "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", 2021, "ICLR"
-        ),
+        citation=_DEBERTA,
         fields=encoder_fields(
             "type_vocab_size embedding_size relative_attention max_relative_positions position_buckets pos_att_type "
             "share_att_key position_biased_input norm_rel_ebd conv_kernel_size conv_groups conv_act "

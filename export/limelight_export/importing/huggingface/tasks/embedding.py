@@ -270,5 +270,5 @@ def _poolings(checkpoint: Checkpoint, file: str) -> tuple[str, ...]:
 
 def without_pooler(checkpoint: Checkpoint) -> dict[str, bool]:
     """Leave out the layer behind the first token, which pooling does not read and many checkpoints do not have."""
-    has_none = {"distilbert", "deberta-v2", "electra", "modernbert", "roformer", "squeezebert", "eurobert"}
+    has_none = {"distilbert", "deberta", "deberta-v2", "electra", "modernbert", "roformer", "squeezebert", "eurobert"}
     return {} if checkpoint.model_type in has_none else {"add_pooling_layer": False}

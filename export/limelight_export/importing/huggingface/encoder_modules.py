@@ -3,9 +3,11 @@
 Each function takes the place of a method of transformers' class, and gets the module and the mask of the tokens first.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from limelight_models.attention.export_markers import marked_attention
@@ -86,19 +88,19 @@ def _attend_deberta(
     value = value + module.v_bias.unflatten(0, (heads, 1, -1))
     scale = (query.shape[-1] * (1 + len(module.pos_att_type))) ** -0.5
 
-    def by_distance(projection: Any, states: Tensor, sign: int) -> Tensor:
-        """Score states [batch, head, one, d] against the distance to each other token, [batch, head, one, other]."""
-        positions = projection(rel_embeddings).unflatten(-1, (heads, -1)).permute(1, 2, 0)
-        place = (sign * relative_pos + most).clamp(0, 2 * most - 1)[:, None]
-        scores = states @ positions * scale
+    def by_distance(projection: Any, states: Tensor, distances: Tensor) -> Tensor:
+        """Score states [batch, head, one, d] by their distances [1, one, other]: [batch, head, one, other]."""
+        rows = projection(rel_embeddings).unflatten(-1, (heads, -1)).permute(1, 2, 0)
+        scores: Tensor = states @ rows * scale
+        place = (distances + most).clamp(0, 2 * most - 1)[:, None]
         return scores.gather(-1, place.expand(*scores.shape[:3], -1))
 
-    bias = None
+    terms = []
     if relative_pos is not None and "c2p" in module.pos_att_type:
-        bias = by_distance(module.pos_proj, query, 1)
+        terms.append(by_distance(module.pos_proj, query, relative_pos))
     if relative_pos is not None and "p2c" in module.pos_att_type:
-        other = by_distance(module.pos_q_proj, key, -1).transpose(-1, -2)
-        bias = other if bias is None else bias + other
+        terms.append(by_distance(module.pos_q_proj, key, -relative_pos).transpose(-1, -2))
+    bias = functools.reduce(torch.add, terms) if terms else None
     context, weights = marked_attention(query, key, value, attention_mask.bool(), scale, bias=bias)
     return context.transpose(1, 2).flatten(2), weights
 

@@ -1,5 +1,6 @@
 """Every task of every architecture answers in PyTorch as transformers does, before anything is exported."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,8 @@ EMBEDDERS = {
     "bert": lambda folder: ENCODERS["bert"].write(folder, "Model"),
     "qwen3": DECODERS["qwen3"].write,
     "gpt2": DECODERS["gpt2"].write,
+    # EmbeddingGemma, whose tokens see each other: all of them, or those in a window.
+    "gemma3": partial(DECODERS["gemma3"].write, use_bidirectional_attention=True, sliding_window=8),
 }
 
 
@@ -155,8 +158,9 @@ def test_the_length_of_older_sentence_transformers_is_read(tmp_path: Path) -> No
     assert found == 16
 
 
-def test_an_embedding_of_a_decoder_is_verified_against_the_library(tmp_path: Path) -> None:
-    folder = DECODERS["qwen3"].write(tmp_path / "embedder")
+@pytest.mark.parametrize("name", ["qwen3", "gemma3"])
+def test_an_embedding_of_a_decoder_is_verified_against_the_library(name: str, tmp_path: Path) -> None:
+    folder = EMBEDDERS[name](tmp_path / "embedder")
     stated_pooling(folder)
     write_json(folder / "1_Pooling" / "config.json", {"pooling_mode_lasttoken": True})
     written = import_checkpoint(folder, tmp_path / "repository")

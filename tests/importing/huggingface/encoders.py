@@ -38,10 +38,17 @@ def _distilbert(**changes: Any) -> dict[str, Any]:
     }
 
 
+def eager_maps(model: Any, output: Any) -> list[Any]:
+    """The maps that a model of transformers put out; SqueezeBERT puts scores out."""
+    are_scores = model.config.model_type == "squeezebert"
+    return [each.softmax(-1) if are_scores else each for each in output.attentions]
+
+
 ENCODERS = {
     "bert": Encoder("Bert", sizes),
     "roberta": Encoder("Roberta", lambda: sizes(type_vocab_size=1, **_ROBERTA_IDS), ROBERTA),
     "xlm-roberta": Encoder("XLMRoberta", lambda: sizes(type_vocab_size=1, **_ROBERTA_IDS), ROBERTA),
+    "roberta-prelayernorm": Encoder("RobertaPreLayerNorm", lambda: sizes(type_vocab_size=1, **_ROBERTA_IDS), ROBERTA),
     "camembert": Encoder("Camembert", lambda: sizes(type_vocab_size=1, **_ROBERTA_IDS), ROBERTA),
     "distilbert": Encoder("DistilBert", _distilbert),
     "distilbert-sinusoidal": Encoder("DistilBert", lambda: _distilbert(sinusoidal_pos_embds=True)),
@@ -51,6 +58,17 @@ ENCODERS = {
     ),
     "electra": Encoder("Electra", lambda: sizes(embedding_size=16)),
     "mpnet": Encoder("MPNet", lambda: sizes(**_ROBERTA_IDS), ROBERTA),
+    "deberta": Encoder(
+        "Deberta",
+        lambda: sizes(
+            relative_attention=True,
+            pos_att_type=["c2p", "p2c"],
+            max_relative_positions=24,
+            position_biased_input=False,
+            type_vocab_size=2,
+        ),
+    ),
+    "deberta-absolute": Encoder("Deberta", lambda: sizes(pos_att_type=["c2p"])),
     "deberta-v2": Encoder(
         "DebertaV2",
         lambda: sizes(
@@ -86,5 +104,33 @@ ENCODERS = {
             attention_bias=True,
             initializer_range=1.0,
         ),
+    ),
+    "ernie": Encoder("Ernie", lambda: sizes(use_task_id=True)),
+    "data2vec-text": Encoder("Data2VecText", lambda: sizes(type_vocab_size=1, **_ROBERTA_IDS), ROBERTA),
+    "xlm-roberta-xl": Encoder("XLMRobertaXL", lambda: sizes(type_vocab_size=1, **_ROBERTA_IDS), ROBERTA),
+    "xmod": Encoder(
+        "Xmod", lambda: sizes(**_ROBERTA_IDS, languages=["en_XX", "de_DE"], default_language="de_DE"), ROBERTA
+    ),
+    "xmod-pre-norm": Encoder(
+        "Xmod",
+        lambda: sizes(
+            **_ROBERTA_IDS, default_language="en_XX", pre_norm=True, ln_before_adapter=False, adapter_layer_norm=True
+        ),
+        ROBERTA,
+    ),
+    "roformer": Encoder("RoFormer", lambda: sizes(embedding_size=16)),
+    "roformer-values": Encoder("RoFormer", lambda: sizes(rotary_value=True)),
+    "megatron-bert": Encoder("MegatronBert", sizes),
+    "rembert": Encoder("RemBert", lambda: sizes(input_embedding_size=16, output_embedding_size=24)),
+    "squeezebert": Encoder("SqueezeBert", lambda: sizes(embedding_size=32)),
+    "big_bird": Encoder("BigBird", lambda: sizes(attention_type="original_full", sep_token_id=3)),
+    "mobilebert": Encoder(
+        "MobileBert", lambda: sizes(embedding_size=16, intra_bottleneck_size=16, initializer_range=0.2)
+    ),
+    "nomic_bert": Encoder("NomicBert", sizes),
+    "gte": Encoder("Gte", lambda: sizes(type_vocab_size=0, **_ROBERTA_IDS), ROBERTA),
+    "jina_embeddings_v3": Encoder("JinaEmbeddingsV3", lambda: sizes(**_ROBERTA_IDS), ROBERTA),
+    "eurobert": Encoder(
+        "EuroBert", lambda: sizes(**_MODERN_IDS, num_key_value_heads=2, mask_token_id=4, attention_bias=True)
     ),
 }

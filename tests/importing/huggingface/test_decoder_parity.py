@@ -204,6 +204,12 @@ def test_a_decoder_whose_last_vectors_have_another_size_is_refused(tmp_path: Pat
         read_model(folder)
 
 
+def test_a_model_whose_tokens_see_those_behind_them_continues_no_text(tmp_path: Path) -> None:
+    folder = DECODERS["gemma3"].write(tmp_path / "gemma3", use_bidirectional_attention=True)
+    with pytest.raises(CheckpointError, match="no text can be continued; the model can be an embedding: --task emb"):
+        read_model(folder)
+
+
 def test_more_tokens_than_the_model_has_positions_are_refused(tmp_path: Path) -> None:
     folder = DECODERS["llama"].write(tmp_path / "llama")
     with pytest.raises(CheckpointError, match="reads at most 96 tokens, not 97"):

@@ -12,17 +12,17 @@ from transformers import AutoModelForSequenceClassification
 from limelight_bundle.tolerance import Tolerances, default_tolerances
 from limelight_bundle.values import Array
 from limelight_export.execution.onnx_runner import GraphSession
-from limelight_export.execution.pytorch_runner import copy_for_export
+from limelight_export.execution.pytorch_runner import copy_for_export, run_model
 from limelight_export.exported_graph import ExportedGraph
 from limelight_export.importing.huggingface.importer import read_model
 from limelight_export.tracing.build import build_graphs
 from tests.importing.huggingface.checkpoints import HEADS, TOKENS
-from tests.importing.huggingface.encoders import ENCODERS
+from tests.importing.huggingface.encoders import ENCODERS, eager_maps
 
 pytestmark = pytest.mark.slow
 # Lengths of the rows of a batch: alone, alike, and mixed with padding.
 BATCHES = ([1], [7], [TOKENS], [5, 5], [12, 1, 31], [3, TOKENS, 64])
-NOT_PACKED = {"deberta-v2", "deberta-v2-conv"}
+NOT_PACKED = {"deberta", "deberta-absolute", "deberta-v2", "deberta-v2-conv", "squeezebert"}
 # Their graphs are those of others: they have RoBERTa's modules, or other weights of DistilBERT's.
 GRAPHS = [each for each in ENCODERS if each not in ("xlm-roberta", "camembert", "distilbert-sinusoidal")]
 
@@ -61,7 +61,7 @@ def eager(folder: Path, ids: Array, mask: Array) -> tuple[Array, list[Array], li
             output_attentions=True,
             output_hidden_states=True,
         )
-    of_layers = ([each.numpy() for each in some] for some in (output.attentions, output.hidden_states))
+    of_layers = ([each.numpy() for each in some] for some in (eager_maps(model, output), output.hidden_states))
     return output.logits.numpy(), *of_layers
 
 
@@ -110,3 +110,18 @@ def test_single_rows_of_maps_are_computed_without_the_rest(name: str, built: Bui
         check("logits", found["logits"], whole["logits"])
         assert not found[key].size
         check("map", found[optional_map.rows], whole[key][:, heads[:, None], queries], is_map=True)
+
+
+def test_sparse_attention_is_imported_up_to_the_length_from_which_it_is_sparse(tmp_path: Path) -> None:
+    """BigBird's, which transformers computes in full for shorter texts."""
+    sparse = {"attention_type": "block_sparse", "block_size": 8, "num_random_blocks": 2}
+    folder = ENCODERS["big_bird"].write(tmp_path / "sparse", **sparse)
+    trained = read_model(folder)
+    limit = trained.card.description.inputs[0].tensors[0].dimensions[0].maximum
+    assert limit == (5 + 2 * 2) * 8
+    ids, mask = rows([limit, 3], 60)
+    found = run_model(trained.model, trained.card, {"token_ids": ids, "token_mask": mask})
+    model = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        expected = model(torch.from_numpy(ids), attention_mask=torch.from_numpy(mask.astype(np.int64)))
+    check("logits", found["logits"], expected.logits.numpy())

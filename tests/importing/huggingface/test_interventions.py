@@ -121,6 +121,8 @@ def _clip(kind: str, library: str, run: Run, inputs: Sequence[Any]) -> Architect
 ARCHITECTURES = {
     "bert": _text("bert"),
     "mpnet": _text("mpnet"),  # relative positions, of a function of its own
+    "roformer": _text("roformer"),  # another forward function, rotary positions
+    "squeezebert": _text("squeezebert"),  # the same, features before tokens
     "modernbert-mean": _text("modernbert-mean"),  # a window
     "gpt2": _decoder("gpt2"),
     "llama": _decoder("llama"),  # grouped queries, rotary positions

@@ -69,6 +69,9 @@ def test_every_field_that_transformers_writes_is_classified(name: str) -> None:
         ("albert", "net_structure_type", 1),
         # Frequencies that depend on the length would be those of the traced length.
         ("modernbert", "rope_parameters", {"full_attention": {"rope_type": "dynamic", "factor": 2.0}}),
+        ("nomic_bert", "rope_parameters", {"rope_type": "dynamic", "factor": 2.0}),
+        ("gte", "rope_scaling", {"type": "ntk", "factor": 8.0}),
+        ("big_bird", "attention_type", "sparse"),
     ],
 )
 def test_a_value_that_the_modules_do_not_compute_is_refused(model_type: str, field: str, value: object) -> None:
@@ -82,10 +85,12 @@ def test_an_unclassified_field_stops_an_import(folder: Path) -> None:
 
 
 def test_an_architecture_that_is_not_known_is_refused_by_name(folder: Path) -> None:
-    change_config(folder, model_type="big_bird")
-    assert "'big_bird'; it can be albert, bart, bert, " in refused(folder)
+    change_config(folder, model_type="unheard_of")
+    assert "'unheard_of'; it can be albert, bart, bert, " in refused(folder)
     change_config(folder, model_type="swin")
     assert refused(folder) == "Swin cannot be imported: it attends within windows that shift from layer to layer"
+    change_config(folder, model_type="longformer")
+    assert refused(folder).startswith("Longformer cannot be imported: most of its tokens attend within a window")
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
@@ -393,7 +398,8 @@ def test_a_tokenizer_outside_the_vetted_rules_is_refused(folder: Path) -> None:
 
 def test_what_transformers_writes_of_the_tokenizers_of_every_architecture_is_read() -> None:
     named = {TOKENIZER_MAPPING_NAMES.get(model_type) for model_type in ARCHITECTURES} - {None, "TokenizersBackend"}
-    named -= {"EsmTokenizer", "BioGptTokenizer"}  # which it does not write (test_esm.py, test_tokenizers.py)
+    # Those that it does not write: test_esm.py, test_tokenizers.py.
+    named -= {"EsmTokenizer", "BioGptTokenizer", "RoFormerTokenizer"}
     assert {"DebertaV2Tokenizer", "Qwen2Tokenizer", "CLIPTokenizer", "T5Tokenizer"} <= named
     for name in named:
         load_tokenizer(getattr(transformers, name)().backend_tokenizer.to_str())

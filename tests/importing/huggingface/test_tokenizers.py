@@ -118,6 +118,17 @@ def test_a_class_that_cannot_be_made_of_the_files_is_no_reason_to_refuse(tmp_pat
     read_model(folder)
 
 
+def test_a_tokenizer_that_is_a_program_is_refused(tmp_path: Path) -> None:
+    """RoFormer's, unless the model was trained with another."""
+    folder = ENCODERS["roformer"].write(tmp_path / "small")
+    for tokenizer_class in ("RoFormerTokenizer", "RoFormerTokenizerFast", None):
+        settings(folder, tokenizer_class=tokenizer_class)
+        with pytest.raises(CheckpointError, match=r"dictionary of jieba, which no tokenizer\.json can hold"):
+            read_model(folder)
+    settings(folder, **BERT)
+    read_model(folder)
+
+
 EARLY = {
     "tokenizer.json": "has no tokenizer.json, and no vocabulary that is converted (vocab.txt; vocab.json and",
     "model.safetensors": "has no model.safetensors",
@@ -260,12 +271,12 @@ def test_files_of_marian_that_cannot_be_converted_are_refused(
     assert message in caught.value.message
 
 
-@pytest.mark.parametrize(("name", "file"), [("t5", "spiece.model"), ("albert", "spiece.model")])
-def test_pieces_of_other_architectures_are_converted_by_transformers(tmp_path: Path, name: str, file: str) -> None:
+@pytest.mark.parametrize("name", ["t5", "albert", "big_bird"])
+def test_pieces_of_other_architectures_are_converted_by_transformers(tmp_path: Path, name: str) -> None:
     folder = {**ENCODERS, **ENCODER_DECODERS}[name].write(tmp_path / "small")
     (folder / "tokenizer.json").unlink()
     special = ("<pad>", "</s>", "<unk>") if name == "t5" else ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
-    (folder / file).write_bytes(pieces(PIECES, special))
+    (folder / "spiece.model").write_bytes(pieces(PIECES, special))
     roles = {"extra_ids": 0} if name == "t5" else {"unk_token": "<unk>", "pad_token": "<pad>"}
     write_json(folder / "tokenizer_config.json", roles)
     numbers = {piece: number for number, piece in enumerate((*special, *PIECES))}

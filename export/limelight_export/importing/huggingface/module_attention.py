@@ -1,6 +1,6 @@
 """Attention of transformers' modules that compute it by themselves: relative positions in MPNet and DeBERTa.
 
-Those of decoders stand in `decoder_modules`.
+Those of decoders stand in `decoder_modules`, of other encoders in `encoder_modules`.
 
 The third module that uses parts of transformers which change between its versions (see `attention`). While a model is
 exported, another function takes the place of their `forward`: the same projections and scores, with the export marker
@@ -8,12 +8,13 @@ in the place of softmax and products.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
+from limelight_export.importing.huggingface import encoder_modules
 from limelight_export.importing.huggingface.decoder_modules import MARKED_DECODERS, Methods
 from limelight_models.attention.export_markers import marked_attention
 
@@ -27,7 +28,7 @@ def marking_modules(model: nn.Module, mask: Tensor | None, methods: Methods | No
         methods: what else their attention is computed by than the export marker.
     """
     methods = _FORWARD if methods is None else methods
-    changed = [(each, *methods[type(each).__name__]) for each in model.modules() if type(each).__name__ in methods]
+    changed = [(each, *found) for each in model.modules() if (found := _replaced(type(each), methods))]
     try:
         for module, name, function in changed:
             setattr(module, name, partial(function, module, mask))
@@ -35,6 +36,12 @@ def marking_modules(model: nn.Module, mask: Tensor | None, methods: Methods | No
     finally:
         for module, name, _ in changed:
             delattr(module, name)
+
+
+def _replaced(kind: type[nn.Module], methods: Methods) -> tuple[str, Callable[..., Any]] | None:
+    """Find what is replaced in a class: by its name, behind that of its folder where several have the name."""
+    folder = kind.__module__.rpartition(".")[0].rpartition(".")[2]
+    return methods.get(f"{folder}.{kind.__name__}") or methods.get(kind.__name__)
 
 
 def _attend_mpnet(
@@ -104,4 +111,5 @@ _FORWARD: Methods = {
     "MPNetEncoder": ("compute_position_bias", _position_bias),
     "DisentangledSelfAttention": ("forward", _attend_disentangled),
     **MARKED_DECODERS,
+    **encoder_modules.FORWARD,
 }

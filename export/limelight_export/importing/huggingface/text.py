@@ -20,6 +20,8 @@ _VOCABULARIES = (
     *((name,) for name in SENTENCEPIECE_FILES),
 )
 _MARIAN = ("source.spm", "target.spm", "vocab.json")
+# The class of transformers whose tokenizer is a program, and the architecture that has it where no file states a class.
+_JIEBA, _JIEBA_TYPE = "RoFormerTokenizer", "roformer"
 # transformers writes a number of this size where a tokenizer has no limit.
 _NO_LIMIT = 10**9
 _SWITCHES = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
@@ -27,6 +29,12 @@ _SWITCHES = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
 
 def check_vocabulary(checkpoint: Checkpoint) -> None:
     """Check that a tokenizer is there, or can be made. Raises CheckpointError that names the files that are wanted."""
+    default = _JIEBA if checkpoint.model_type == _JIEBA_TYPE else ""
+    if str(checkpoint.table(TOKENIZER_CONFIG).get("tokenizer_class") or default).removesuffix("Fast") == _JIEBA:
+        raise CheckpointError(
+            f"{_JIEBA} divides texts by the dictionary of jieba, which no {TOKENIZER} can hold; where the model was "
+            f"trained with another tokenizer, state its tokenizer_class in {TOKENIZER_CONFIG}"
+        )
     if checkpoint.text(TOKENIZER) is not None:
         return
     kinds = (_MARIAN,) if checkpoint.model_type == "marian" else _VOCABULARIES

@@ -35,7 +35,8 @@ def packing_tokens(model: nn.Module, places: PackingPlaces | None, mask: Tensor)
         yield list
         return
     packing = Packing(mask)
-    base = getattr(model, str(model.base_model_prefix), model)
+    base: Any = getattr(model, str(model.base_model_prefix), model)
+    unpacked = places.unpacked.replace("{last}", str(int(base.config.num_hidden_layers) - 1))
     # What the modules between embeddings and last layer put out is packed. The last hidden state is so only in models
     # whose last layers collect it themselves, before the hook unpacks what they return.
     collected: list[Tensor] = []
@@ -43,7 +44,7 @@ def packing_tokens(model: nn.Module, places: PackingPlaces | None, mask: Tensor)
         for name, module in base.named_modules():
             if re.fullmatch(places.packed, name):
                 hooks.callback(module.register_forward_hook(_after(packing.pack)).remove)
-            if re.fullmatch(places.unpacked, name):
+            if re.fullmatch(unpacked, name):
                 hooks.callback(module.register_forward_hook(_after(packing.unpack, collected)).remove)
             if re.fullmatch(places.packed_inputs, name):
                 hooks.callback(module.register_forward_pre_hook(_before(packing.pack)).remove)

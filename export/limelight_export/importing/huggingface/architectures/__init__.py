@@ -15,6 +15,18 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 
 # Known architectures whose attention a bundle cannot hold.
 _REFUSED: Mapping[str, str] = {
+    "longformer": "Longformer cannot be imported: most of its tokens attend within a window, whose maps are bands",
+    "led": "LED cannot be imported: most tokens of its encoder attend within a window, whose maps are bands",
+    "reformer": "Reformer cannot be imported: its tokens attend within buckets that a hash makes of each text",
+    "nystromformer": "Nyströmformer cannot be imported: it approximates attention by three products over landmarks",
+    "yoso": "YOSO cannot be imported: it estimates attention by hashes, so that it has no weights",
+    "mra": "MRA cannot be imported: it approximates attention by blocks of two resolutions",
+    "fnet": "FNet cannot be imported: it mixes tokens by a Fourier transform, and has no attention",
+    "convbert": "ConvBERT cannot be imported: half of each layer are convolutions, which no map shows",
+    "funnel": "Funnel Transformer cannot be imported: its layers pool tokens, so that maps have fewer than a text",
+    "canine": "CANINE cannot be imported: it attends within windows of characters, and among pools of them",
+    "xlm": "XLM cannot be imported: its tokenizer is a program, which no tokenizer.json can hold",
+    "flaubert": "FlauBERT cannot be imported: its tokenizer is a program, which no tokenizer.json can hold",
     "swin": "Swin cannot be imported: it attends within windows that shift from layer to layer",
     "swinv2": "Swin 2 cannot be imported: it attends within windows that shift from layer to layer",
 }

@@ -33,6 +33,8 @@ _ONLY: Mapping[str, Condition] = {
 class PackingPlaces:
     """Modules of an encoder by their names; regular expressions that match whole names below the base model.
 
+    `{last}` in an expression stands for the number of the last layer.
+
     Attributes:
         packed: modules whose output is packed: embeddings.
         unpacked: modules whose output is unpacked: projections to queries, keys and values, and the last of the model.
@@ -85,6 +87,9 @@ class EncoderArchitecture(Architecture):
         maps: number of maps, of a configuration.
         packing: where tokens are packed; None for modules that cannot be packed.
         has_contacts: whether the base model has a head that predicts contacts of residues from all maps.
+        returns_scores: whether the model returns scores where others return weights.
+        has_segments: whether two texts are told apart, where the model embeds segments and no file says otherwise.
+        options: arguments of the model's constructor.
     """
 
     kind: ClassVar[Kind] = "encoder"
@@ -92,6 +97,9 @@ class EncoderArchitecture(Architecture):
     maps: Callable[[Any], int] = lambda config: int(config.num_hidden_layers)
     packing: PackingPlaces | None = None
     has_contacts: bool = False
+    returns_scores: bool = False
+    has_segments: bool = True
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def encoder_fields(used: str = "", *, harmless: str = "", only: Mapping[str, Condition] | None = None) -> Fields:

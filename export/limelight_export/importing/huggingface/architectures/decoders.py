@@ -104,9 +104,9 @@ ARCHITECTURES = (
         citation=Citation("Gemma Team", "Gemma 3 Technical Report", 2025, "arXiv:2503.19786"),
         fields=decoder_fields(
             "hidden_activation attention_bias query_pre_attn_scalar sliding_window sliding_window_pattern "
-            "_sliding_window_pattern rope_local_base_freq final_logit_softcapping",
+            "_sliding_window_pattern rope_local_base_freq final_logit_softcapping use_bidirectional_attention",
             # transformers reads it no more, and would compute scores without a cap.
-            only={"use_bidirectional_attention": one_of(None, False), "attn_logit_softcapping": one_of(None)},
+            only={"attn_logit_softcapping": one_of(None)},
         ),
     ),
     # gpt-oss: sinks, and layers with and without a window.

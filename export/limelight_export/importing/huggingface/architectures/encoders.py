@@ -1,5 +1,6 @@
 """Encoders of texts."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from limelight_export.importing.huggingface.architectures.architecture import (
@@ -13,6 +14,7 @@ from limelight_export.importing.huggingface.fields import Condition, one_of
 from limelight_models.cards.taxonomy import Citation
 
 _ROBERTA = encoder_fields("type_vocab_size")
+_DEBERTA = Citation("He, Liu, Gao, Chen", "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", 2021, "ICLR")
 
 
 def _albert_maps(config: Any) -> int:
@@ -37,6 +39,30 @@ def _esm_positions(config: Any) -> int:
     is_rotary = config.position_embedding_type == "rotary"
     return int(config.max_position_embeddings) if is_rotary else positions_after_padding(config)
 
+
+def _big_bird_positions(config: Any) -> int:
+    """Count the tokens up to which transformers computes full attention, whatever the configuration states."""
+    sparse_from = (5 + 2 * int(config.num_random_blocks)) * int(config.block_size)
+    positions = int(config.max_position_embeddings)
+    return min(positions, sparse_from) if config.attention_type == "block_sparse" else positions
+
+
+_FIXED = ("default", "linear", "llama3", "yarn")
+
+
+def _is_fixed(rotary: Any) -> bool:
+    """Whether rotary frequencies are the same for every length; a trace would keep those of its own length."""
+    return not rotary or rotary.get("rope_type", rotary.get("type", "default")) in _FIXED
+
+
+_ROTARY: Mapping[str, Condition] = dict.fromkeys(
+    ("rope_parameters", "rope_scaling"), Condition(f"of rope_type {' or '.join(_FIXED)}", _is_fixed)
+)
+_ROTARY_PACKING = PackingPlaces(
+    packed="embeddings",
+    unpacked=r"layers\.\d+\.self_attn\.[qkv]_proj|layers\.{last}",
+    packed_inputs=r"layers\.\d+\.self_attn\.o_proj",
+)
 
 ARCHITECTURES = (
     EncoderArchitecture(
@@ -78,6 +104,19 @@ ARCHITECTURES = (
             "Unsupervised Cross-lingual Representation Learning at Scale",
             2020,
             "ACL",
+        ),
+        fields=_ROBERTA,
+        positions=positions_after_padding,
+        packing=BERT_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="roberta-prelayernorm",
+        title="RoBERTa-PreLayerNorm",
+        citation=Citation(
+            "Ott, Edunov, Baevski, Fan, Gross, Ng, Grangier, Auli",
+            "fairseq: A Fast, Extensible Toolkit for Sequence Modeling",
+            2019,
+            "NAACL",
         ),
         fields=_ROBERTA,
         positions=positions_after_padding,
@@ -182,13 +221,22 @@ ARCHITECTURES = (
             packed_inputs=r"encoder\.layer\.\d+\.attention\.attn\.o",
         ),
     ),
-    # DeBERTa, versions 2 and 3: scores of content to position and of position to content.
+    # DeBERTa, versions 1 to 3: scores of content to position and of position to content.
+    EncoderArchitecture(
+        model_type="deberta",
+        title="DeBERTa",
+        citation=_DEBERTA,
+        fields=encoder_fields(
+            "type_vocab_size embedding_size relative_attention max_relative_positions pos_att_type "
+            "position_biased_input pooler_hidden_size pooler_hidden_act legacy",
+            # Heads that exchange scores and weights, so that a row is no softmax.
+            only={"talking_head": one_of(False)},
+        ),
+    ),
     EncoderArchitecture(
         model_type="deberta-v2",
         title="DeBERTa",
-        citation=Citation(
-            "He, Liu, Gao, Chen", "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", 2021, "ICLR"
-        ),
+        citation=_DEBERTA,
         fields=encoder_fields(
             "type_vocab_size embedding_size relative_attention max_relative_positions position_buckets pos_att_type "
             "share_att_key position_biased_input norm_rel_ebd conv_kernel_size conv_groups conv_act "
@@ -220,6 +268,208 @@ ARCHITECTURES = (
             packed="embeddings",
             unpacked=r"layers\.\d+\.attn\.Wqkv|final_norm",
             packed_inputs=r"layers\.\d+\.attn\.Wo",
+        ),
+    ),
+    # ERNIE, Data2Vec, XLM-RoBERTa-XL and X-MOD have the modules of BERT and RoBERTa, with other norms and adapters.
+    EncoderArchitecture(
+        model_type="ernie",
+        title="ERNIE",
+        citation=Citation(
+            "Sun, Wang, Li, Feng, Chen, Zhang, Tian, Zhu, Tian, Wu",
+            "ERNIE: Enhanced Representation through Knowledge Integration",
+            2019,
+            "arXiv:1904.09223",
+        ),
+        # Every token is of task 0.
+        fields=encoder_fields("type_vocab_size task_type_vocab_size use_task_id"),
+        packing=BERT_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="data2vec-text",
+        title="Data2Vec",
+        citation=Citation(
+            "Baevski, Hsu, Xu, Babu, Gu, Auli",
+            "data2vec: A General Framework for Self-supervised Learning in Speech, Vision and Language",
+            2022,
+            "ICML",
+        ),
+        fields=_ROBERTA,
+        positions=positions_after_padding,
+        packing=BERT_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="xlm-roberta-xl",
+        title="XLM-RoBERTa-XL",
+        citation=Citation(
+            "Goyal, Du, Ott, Anantharaman, Conneau",
+            "Larger-Scale Transformers for Multilingual Masked Language Modeling",
+            2021,
+            "RepL4NLP",
+        ),
+        fields=_ROBERTA,
+        positions=positions_after_padding,
+        packing=BERT_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="xmod",
+        title="X-MOD",
+        citation=Citation(
+            "Pfeiffer, Goyal, Lin, Li, Cross, Riedel, Artetxe",
+            "Lifting the Curse of Multilinguality by Pre-training Modular Transformers",
+            2022,
+            "NAACL",
+        ),
+        fields=encoder_fields(
+            "type_vocab_size pre_norm adapter_reduction_factor adapter_layer_norm adapter_reuse_layer_norm "
+            "ln_before_adapter languages default_language"
+        ),
+        positions=positions_after_padding,
+        packing=BERT_PACKING,
+    ),
+    # Encoders that compute attention by themselves (`encoder_modules`).
+    EncoderArchitecture(
+        model_type="roformer",
+        title="RoFormer",
+        citation=Citation(
+            "Su, Lu, Pan, Murtadha, Wen, Liu",
+            "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+            2021,
+            "arXiv:2104.09864",
+        ),
+        fields=encoder_fields("type_vocab_size embedding_size rotary_value"),
+        packing=BERT_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="megatron-bert",
+        title="Megatron-BERT",
+        citation=Citation(
+            "Shoeybi, Patwary, Puri, LeGresley, Casper, Catanzaro",
+            "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
+            2019,
+            "arXiv:1909.08053",
+        ),
+        fields=encoder_fields("type_vocab_size"),
+        packing=BERT_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="rembert",
+        title="RemBERT",
+        citation=Citation(
+            "Chung, Févry, Tsai, Johnson, Ruder",
+            "Rethinking Embedding Coupling in Pre-trained Language Models",
+            2021,
+            "ICLR",
+        ),
+        fields=encoder_fields(
+            "type_vocab_size input_embedding_size output_embedding_size", harmless="classifier_dropout_prob"
+        ),
+        packing=BERT_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="squeezebert",
+        title="SqueezeBERT",
+        citation=Citation(
+            "Iandola, Shaw, Krishna, Keutzer",
+            "SqueezeBERT: What can computer vision teach NLP about efficient neural networks?",
+            2020,
+            "SustaiNLP",
+        ),
+        fields=encoder_fields(
+            "type_vocab_size embedding_size q_groups k_groups v_groups post_attention_groups intermediate_groups "
+            "output_groups"
+        ),
+        returns_scores=True,
+    ),
+    EncoderArchitecture(
+        model_type="big_bird",
+        title="BigBird",
+        citation=Citation(
+            "Zaheer, Guruganesh, Dubey, Ainslie, Alberti, Ontañón, Pham, Ravula, Wang, Yang, Ahmed",
+            "Big Bird: Transformers for Longer Sequences",
+            2020,
+            "NeurIPS",
+        ),
+        fields=encoder_fields(
+            "type_vocab_size use_bias rescale_embeddings block_size num_random_blocks",
+            only={"attention_type": one_of("original_full", "block_sparse")},
+        ),
+        positions=_big_bird_positions,
+        packing=BERT_PACKING,
+        has_segments=False,
+        options={"attention_type": "original_full"},
+    ),
+    EncoderArchitecture(
+        model_type="mobilebert",
+        title="MobileBERT",
+        citation=Citation(
+            "Sun, Yu, Song, Liu, Yang, Zhou",
+            "MobileBERT: a Compact Task-Agnostic BERT for Resource-Limited Devices",
+            2020,
+            "ACL",
+        ),
+        fields=encoder_fields(
+            "type_vocab_size embedding_size trigram_input use_bottleneck intra_bottleneck_size true_hidden_size "
+            "use_bottleneck_attention key_query_shared_bottleneck num_feedforward_networks normalization_type "
+            "classifier_activation"
+        ),
+        packing=BERT_PACKING,
+    ),
+    # Nomic BERT, GTE and Jina's third: rotary positions, and the names of decoders' modules.
+    EncoderArchitecture(
+        model_type="nomic_bert",
+        title="Nomic BERT",
+        citation=Citation(
+            "Nussbaum, Morris, Duderstadt, Mulyar",
+            "Nomic Embed: Training a Reproducible Long Context Text Embedder",
+            2024,
+            "arXiv:2402.01613",
+        ),
+        fields=encoder_fields("type_vocab_size head_dim rope_theta", only=_ROTARY),
+        packing=_ROTARY_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="gte",
+        title="GTE",
+        citation=Citation(
+            "Zhang, Zhang, Long, Xie, Dai, Tang, Lin, Yang, Xie, Huang, Zhang, Li, Zhang",
+            "mGTE: Generalized Long-Context Text Representation and Reranking Models for Multilingual Text Retrieval",
+            2024,
+            "EMNLP Industry Track",
+        ),
+        fields=encoder_fields("type_vocab_size rope_theta", only=_ROTARY),
+        packing=_ROTARY_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="jina_embeddings_v3",
+        title="Jina Embeddings 3",
+        citation=Citation(
+            "Sturua, Mohr, Akram, Günther, Wang, Krimmel, Wang, Mastrapas, Koukounas, Wang, Xiao",
+            "jina-embeddings-v3: Multilingual Embeddings With Task LoRA",
+            2024,
+            "arXiv:2409.10173",
+        ),
+        fields=encoder_fields("type_vocab_size rope_theta", only=_ROTARY),
+        packing=_ROTARY_PACKING,
+    ),
+    EncoderArchitecture(
+        model_type="eurobert",
+        title="EuroBERT",
+        citation=Citation(
+            "Boizard, Gisserot-Boukhlef, Alves, Martins, Hammal, Corro, Hudelot, Malherbe, Malaboeuf, Jourdan, "
+            "Hautreux, Alves, El-Haddad, Faysse, Peyrard, Guerreiro, Fernandes, Rei, Colombo",
+            "EuroBERT: Scaling Multilingual Encoders for European Languages",
+            2025,
+            "arXiv:2503.05500",
+        ),
+        fields=encoder_fields(
+            "num_key_value_heads head_dim rms_norm_eps rope_theta attention_bias mlp_bias classifier_pooling",
+            harmless="pretraining_tp",
+            only=_ROTARY,
+        ),
+        packing=PackingPlaces(
+            packed="embed_tokens",
+            unpacked=r"layers\.\d+\.self_attn\.[qkv]_proj|norm",
+            packed_inputs=r"layers\.\d+\.self_attn\.o_proj",
         ),
     ),
     # ESM, of proteins: a token is a residue, and a regression over all maps tells which residues touch.

@@ -138,8 +138,9 @@ def build_decoder_embedding(source: Source[DecoderArchitecture]) -> TrainedModel
         fields=decoder.fields,
         taxonomy=decoder.taxonomy,
         positions=decoder.positions,
+        options=decoder.options,
     )
-    return _build(replace(source, architecture=architecture), is_causal=True, **decoder.options)  # type: ignore[arg-type]
+    return _build(replace(source, architecture=architecture), is_causal=True)  # type: ignore[arg-type]
 
 
 def _build(source: EncoderSource, *, is_causal: bool = False, **options: Any) -> TrainedModel:
@@ -269,5 +270,5 @@ def _poolings(checkpoint: Checkpoint, file: str) -> tuple[str, ...]:
 
 def without_pooler(checkpoint: Checkpoint) -> dict[str, bool]:
     """Leave out the layer behind the first token, which pooling does not read and many checkpoints do not have."""
-    has_none = {"distilbert", "deberta-v2", "electra", "modernbert"}
+    has_none = {"distilbert", "deberta", "deberta-v2", "electra", "modernbert", "roformer", "squeezebert", "eurobert"}
     return {} if checkpoint.model_type in has_none else {"add_pooling_layer": False}

@@ -19,6 +19,7 @@ from limelight_export.importing.huggingface.tasks.layer_maps import self_maps
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.text import adds_special_tokens, read_tokenizer, token_limit
 from limelight_export.importing.huggingface.token_packing import packing_tokens
+from limelight_models.attention.export_markers import is_marking
 from limelight_models.cards.card import TrainedModel, TrainingData
 from limelight_models.cards.hidden import HiddenStates
 from limelight_models.cards.inputs import JoinedPairInput, TextInput, Tokenizer
@@ -72,6 +73,8 @@ class ImportedEncoder(Network):
                 attention_mask=mask.to(torch.int64),
                 **arguments,
             )
+        if self._architecture.returns_scores and not is_marking():
+            maps = tuple(each.softmax(-1) for each in maps)
         if len(maps) != len(self._maps):
             raise ExportError(f"{type(self.model).__name__} returns {len(maps)} maps, not {len(self._maps)}")
         hidden = dict(zip(self._hidden, unpacked(output.hidden_states), strict=True))
@@ -102,7 +105,7 @@ def load_encoder(
     """Load the configuration, the tokenizer and the weights of an encoder.
 
     Args:
-        auto_class, options: as of `loading.load_model`.
+        auto_class, options: as of `loading.load_model`; the architecture's own options beside them.
         most: most tokens that other files of the checkpoint state; 0 for no such limit.
         needs_special_tokens: whether a text needs some.
     Raises:
@@ -116,7 +119,8 @@ def load_encoder(
         )
     limit = token_limit(source.checkpoint, source.architecture.positions(config))
     most_tokens = source.tokens_within(min(limit, most or limit))
-    return EncoderParts(config, load_model(source.checkpoint, auto_class, **options), tokenizer, most_tokens)
+    model = load_model(source.checkpoint, auto_class, **source.architecture.options, **options)
+    return EncoderParts(config, model, tokenizer, most_tokens)
 
 
 def text_input(parts: EncoderParts, summary: str) -> TextInput:
@@ -128,7 +132,7 @@ def pair_input(source: EncoderSource, parts: EncoderParts, summary: str) -> Join
     """Two texts as one sequence, with segments where the model tells them apart and its tokenizer states them."""
     segments = int(getattr(parts.config, "type_vocab_size", 0) or 0)
     names = source.checkpoint.table(TOKENIZER_CONFIG).get("model_input_names")
-    told_apart = segments > 1 and (names is None or "token_type_ids" in names)
+    told_apart = segments > 1 and source.architecture.has_segments and (names is None or "token_type_ids" in names)
     return JoinedPairInput(
         summary=summary,
         tokenizer=parts.tokenizer,

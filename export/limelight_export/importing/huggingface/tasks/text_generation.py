@@ -43,11 +43,16 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
     """Build a causal language model.
 
     Raises:
-        CheckpointError: the checkpoint states no token that ends a text, or cannot be loaded.
+        CheckpointError: the checkpoint states no token that ends a text, attends both ways, or cannot be loaded.
         ExportError: steps with a cache differ from the library's eager attention.
     """
     checkpoint, architecture = source.checkpoint, source.architecture
     config = load_config(checkpoint)
+    if getattr(config, "use_bidirectional_attention", False):
+        raise CheckpointError(
+            "config.json states use_bidirectional_attention True: a token sees those behind it, and no text can be "
+            "continued; the model can be an embedding: --task embedding"
+        )
     tokenizer = read_tokenizer(checkpoint, int(config.vocab_size))
     ends = end_tokens(checkpoint, config)
     total = source.tokens_within(token_limit(checkpoint, architecture.positions(config)))

@@ -49,6 +49,12 @@ class TwoTowerArchitecture(Architecture):
         return tuple(sorted(found))
 
 
+_WITHOUT_POOLER = {"add_pooling_layer": False}
+_DINO_FIELDS = "mlp_ratio use_swiglu_ffn layerscale_value"
+# Of training, and of a backbone of other models.
+_BACKBONE_FIELDS = "apply_layernorm reshape_hidden_states out_features out_indices stage_names drop_path_rate"
+
+
 def _tower_fields(used: str) -> Fields:
     return fields(f"{_CLIP_FIELDS} {used}", harmless="attention_dropout dropout", only=ENCODES)
 
@@ -94,7 +100,7 @@ ARCHITECTURES = (
             "ICLR",
         ),
         fields=vision_fields(),
-        leading=("class",),
+        options=_WITHOUT_POOLER,
     ),
     VisionArchitecture(
         model_type="deit",
@@ -107,6 +113,55 @@ ARCHITECTURES = (
         ),
         fields=vision_fields(),
         leading=("class", "distillation"),
+        options=_WITHOUT_POOLER,
+    ),
+    VisionArchitecture(
+        model_type="vit_msn",
+        title="ViT-MSN",
+        citation=Citation(
+            "Assran, Caron, Misra, Bojanowski, Bordes, Vincent, Joulin, Rabbat, Ballas",
+            "Masked Siamese Networks for Label-Efficient Learning",
+            2022,
+            "ECCV",
+        ),
+        fields=vision_fields(),
+    ),
+    # DINOv2, whose processors make smaller pictures than it has positions for.
+    VisionArchitecture(
+        model_type="dinov2",
+        title="DINOv2",
+        citation=Citation(
+            "Oquab, Darcet, Moutakanni, Vo, Szafraniec, Khalidov, Fernandez, Haziza, Massa, El-Nouby, Assran, Ballas, "
+            "Galuba, Howes, Huang, Li, Misra, Rabbat, Sharma, Synnaeve, Xu, Jégou, Mairal, Labatut, Joulin, Bojanowski",
+            "DINOv2: Learning Robust Visual Features without Supervision",
+            2024,
+            "TMLR",
+        ),
+        fields=vision_fields(_DINO_FIELDS + " use_mask_token", harmless=_BACKBONE_FIELDS),
+        interpolates=True,
+    ),
+    VisionArchitecture(
+        model_type="dinov2_with_registers",
+        title="DINOv2 with registers",
+        citation=Citation("Darcet, Oquab, Mairal, Bojanowski", "Vision Transformers Need Registers", 2024, "ICLR"),
+        fields=vision_fields(_DINO_FIELDS + " num_register_tokens", harmless=_BACKBONE_FIELDS),
+        interpolates=True,
+    ),
+    # BEiT, whose scores have a bias by relative position, of a layer or of all.
+    VisionArchitecture(
+        model_type="beit",
+        title="BEiT",
+        citation=Citation("Bao, Dong, Piao, Wei", "BEiT: BERT Pre-Training of Image Transformers", 2022, "ICLR"),
+        fields=vision_fields(
+            "use_mask_token use_absolute_position_embeddings use_relative_position_bias "
+            "use_shared_relative_position_bias use_mean_pooling layer_scale_init_value",
+            # Of heads that are not imported.
+            harmless=f"""
+            {_BACKBONE_FIELDS} vocab_size pool_scales use_auxiliary_head auxiliary_loss_weight auxiliary_channels
+            auxiliary_num_convs auxiliary_concat_input semantic_loss_ignore_index add_fpn segmentation_indices
+            """,
+        ),
+        is_pooled=True,
     ),
     # CLIP: an encoder of pictures and one of texts, whose vectors are compared.
     TwoTowerArchitecture(

@@ -19,6 +19,7 @@ TASKS = (
     Task("text-generation", "decoder", ("ForCausalLM", "LMHeadModel"), "text_generation.build_text_generation"),
     Task("embedding", "decoder", ("Model",), "embedding.build_decoder_embedding"),
     Task("image-classification", "vision", ("ForImageClassification",), "image_classification.build_image_classifier"),
+    Task("image-embedding", "vision", ("Model",), "image_embedding.build_image_embedding"),
     Task("object-detection", "detection", ("ForObjectDetection",), "object_detection.build_object_detection"),
     Task("text-to-text", "encoder-decoder", ("ForConditionalGeneration", "MTModel"), "text_to_text.build_text_to_text"),
     Task("transcription", "speech", ("ForConditionalGeneration",), "transcription.build_transcription"),

@@ -73,8 +73,19 @@ def picture_model(
     size, patch = config.image_size, config.patch_size
     if not (isinstance(size, int) and isinstance(patch, int)) or patch < 1 or size % patch:
         raise CheckpointError(f"config.json states pictures of {size} in patches of {patch}; both are square")
-    picture = image_input(source.checkpoint, size, int(config.num_channels), default_to_square=default_to_square)
-    patches = picture.patches(patch, leading=architecture.leading)
+    picture = image_input(
+        source.checkpoint,
+        None if architecture.interpolates else size,
+        int(config.num_channels),
+        default_to_square=default_to_square,
+    )
+    if picture.rows % patch or picture.columns % patch:
+        raise CheckpointError(
+            f"the processor makes pictures of {picture.rows} x {picture.columns} pixels, which are no whole patches of "
+            f"{patch}"
+        )
+    registers = (f"register {number}" for number in range(int(getattr(config, "num_register_tokens", 0))))
+    patches = picture.patches(patch, leading=(*architecture.leading, *registers))
     maps = self_maps(int(config.num_hidden_layers), int(config.num_attention_heads), patches, "patch")
     hidden = HiddenStates(stack="encoder", labels=patches, layers=len(maps), size=int(config.hidden_size))
     card = source.card(

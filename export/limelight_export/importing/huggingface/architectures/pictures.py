@@ -87,6 +87,19 @@ class DetectionArchitecture(Architecture):
         return self.backbone.check(stated)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TokenDetectionArchitecture(Architecture):
+    """An encoder of a picture's patches, and of tokens beside them that each find an object."""
+
+    kind: ClassVar[Kind] = "token-detection"
+
+
+# Of training.
+_LOSSES = """
+    auxiliary_loss class_cost bbox_cost giou_cost bbox_loss_coefficient giou_loss_coefficient eos_coefficient
+"""
+
+
 ARCHITECTURES = (
     # ViT and DeiT: an encoder of a picture's patches.
     VisionArchitecture(
@@ -202,11 +215,10 @@ ARCHITECTURES = (
             backbone_config num_channels num_queries d_model encoder_layers encoder_ffn_dim encoder_attention_heads
             decoder_layers decoder_ffn_dim decoder_attention_heads activation_function
             """,
-            harmless="""
-            dropout attention_dropout activation_dropout classifier_dropout encoder_layerdrop decoder_layerdrop init_std
-            init_xavier_std auxiliary_loss class_cost bbox_cost giou_cost mask_loss_coefficient dice_loss_coefficient
-            bbox_loss_coefficient giou_loss_coefficient eos_coefficient num_hidden_layers max_position_embeddings
-            scale_embedding use_pretrained_backbone tie_word_embeddings pad_token_id
+            harmless=f"""
+            {_LOSSES} dropout attention_dropout activation_dropout classifier_dropout encoder_layerdrop
+            decoder_layerdrop init_std init_xavier_std mask_loss_coefficient dice_loss_coefficient num_hidden_layers
+            max_position_embeddings scale_embedding use_pretrained_backbone tie_word_embeddings pad_token_id
             """,
             only={
                 **WRITES,
@@ -226,5 +238,16 @@ ARCHITECTURES = (
             harmless="tie_word_embeddings pad_token_id",
             only=ENCODES,
         ),
+    ),
+    TokenDetectionArchitecture(
+        model_type="yolos",
+        title="YOLOS",
+        citation=Citation(
+            "Fang, Liao, Wang, Fang, Qi, Wu, Niu, Liu",
+            "You Only Look at One Sequence: Rethinking Transformer in Vision through Object Detection",
+            2021,
+            "NeurIPS",
+        ),
+        fields=vision_fields("num_detection_tokens use_mid_position_embeddings", harmless=_LOSSES),
     ),
 )

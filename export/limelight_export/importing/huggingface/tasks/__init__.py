@@ -21,6 +21,7 @@ TASKS = (
     Task("image-classification", "vision", ("ForImageClassification",), "image_classification.build_image_classifier"),
     Task("image-embedding", "vision", ("Model",), "image_embedding.build_image_embedding"),
     Task("object-detection", "detection", ("ForObjectDetection",), "object_detection.build_object_detection"),
+    Task("object-detection", "token-detection", ("ForObjectDetection",), "object_detection.build_token_detection"),
     Task("text-to-text", "encoder-decoder", ("ForConditionalGeneration", "MTModel"), "text_to_text.build_text_to_text"),
     Task("transcription", "speech", ("ForConditionalGeneration",), "transcription.build_transcription"),
     Task("speech-translation", "speech", (), "transcription.build_translation_of_speech"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.architectures.architecture import (
@@ -23,18 +23,47 @@ _CLIP = Citation(
     2021,
     "ICML",
 )
-_CLIP_FIELDS = """
-    hidden_size intermediate_size projection_dim num_hidden_layers num_attention_heads hidden_act layer_norm_eps
-"""
+_SIGLIP = Citation("Zhai, Mustafa, Kolesnikov, Beyer", "Sigmoid Loss for Language Image Pre-Training", 2023, "ICCV")
+_TOWER_FIELDS = "hidden_size intermediate_size num_hidden_layers num_attention_heads hidden_act layer_norm_eps"
+
+
+@dataclass(frozen=True)
+class Towers:
+    """The modules of two encoders: names of transformers' classes, outputs and fields of configurations.
+
+    Attributes:
+        whole, text, vision: classes of both together, and of each.
+        text_vector, vision_vector: outputs that are vectors.
+        text_size, vision_size: fields of their sizes.
+    """
+
+    whole: str
+    text: str
+    vision: str
+    text_vector: str
+    vision_vector: str
+    text_size: str
+    vision_size: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class TwoTowerArchitecture(Architecture):
-    """An encoder of pictures and one of texts; each has fields of its own."""
+    """An encoder of pictures and one of texts; each has fields of its own.
+
+    Attributes:
+        towers: their modules.
+        fills_texts: whether texts are filled up with padding, which the encoder reads as it does other tokens.
+        pools: whether attention pools a picture.
+        activation: of the scores of texts: one of them belongs to a picture, or any number.
+    """
 
     kind: ClassVar[Kind] = "two-tower"
     text: EncoderArchitecture
     vision: VisionArchitecture
+    towers: Towers
+    fills_texts: bool = False
+    pools: bool = False
+    activation: Literal["softmax", "sigmoid"] = "softmax"
 
     def check_parts(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the fields of both towers that change nothing. Raises CheckpointError as of `Fields.check`."""
@@ -55,8 +84,8 @@ _DINO_FIELDS = "mlp_ratio use_swiglu_ffn layerscale_value"
 _BACKBONE_FIELDS = "apply_layernorm reshape_hidden_states out_features out_indices stage_names drop_path_rate"
 
 
-def _tower_fields(used: str) -> Fields:
-    return fields(f"{_CLIP_FIELDS} {used}", harmless="attention_dropout dropout", only=ENCODES)
+def _tower_fields(used: str, only: Mapping[str, Condition] | None = None) -> Fields:
+    return fields(f"{_TOWER_FIELDS} {used}", harmless="attention_dropout dropout", only={**ENCODES, **(only or {})})
 
 
 _BACKBONE = "resnet"
@@ -190,15 +219,55 @@ ARCHITECTURES = (
             model_type="clip_text_model",
             title="CLIP",
             citation=_CLIP,
-            fields=_tower_fields("vocab_size max_position_embeddings pad_token_id tie_word_embeddings"),
+            fields=_tower_fields("projection_dim vocab_size max_position_embeddings pad_token_id tie_word_embeddings"),
         ),
         vision=VisionArchitecture(
             model_type="clip_vision_model",
             title="CLIP",
             citation=_CLIP,
-            fields=_tower_fields("num_channels image_size patch_size tie_word_embeddings"),
-            leading=("class",),
+            fields=_tower_fields("projection_dim num_channels image_size patch_size tie_word_embeddings"),
         ),
+        towers=Towers(
+            "CLIPModel",
+            "CLIPTextModelWithProjection",
+            "CLIPVisionModelWithProjection",
+            text_vector="text_embeds",
+            vision_vector="image_embeds",
+            text_size="projection_dim",
+            vision_size="projection_dim",
+        ),
+    ),
+    # SigLIP: the same without a class token, and a score for each text by itself.
+    TwoTowerArchitecture(
+        model_type="siglip",
+        title="SigLIP",
+        citation=_SIGLIP,
+        fields=fields("text_config vision_config", harmless="tie_word_embeddings", only=ENCODES),
+        text=EncoderArchitecture(
+            model_type="siglip_text_model",
+            title="SigLIP",
+            citation=_SIGLIP,
+            fields=_tower_fields("vocab_size max_position_embeddings projection_size pad_token_id"),
+        ),
+        vision=VisionArchitecture(
+            model_type="siglip_vision_model",
+            title="SigLIP",
+            citation=_SIGLIP,
+            fields=_tower_fields("num_channels image_size patch_size", {"vision_use_head": one_of(True)}),
+            leading=(),
+        ),
+        towers=Towers(
+            "SiglipModel",
+            "SiglipTextModel",
+            "SiglipVisionModel",
+            text_vector="pooler_output",
+            vision_vector="pooler_output",
+            text_size="projection_size",
+            vision_size="hidden_size",
+        ),
+        fills_texts=True,
+        pools=True,
+        activation="sigmoid",
     ),
     # DETR: a convolutional network, an encoder of its cells, and a decoder whose queries each find an object.
     DetectionArchitecture(

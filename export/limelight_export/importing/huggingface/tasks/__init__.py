@@ -25,7 +25,8 @@ TASKS = (
     Task("text-to-text", "encoder-decoder", ("ForConditionalGeneration", "MTModel"), "text_to_text.build_text_to_text"),
     Task("transcription", "speech", ("ForConditionalGeneration",), "transcription.build_transcription"),
     Task("speech-translation", "speech", (), "transcription.build_translation_of_speech"),
-    Task("zero-shot", "two-tower", ("CLIPModel",), "two_towers.build_zero_shot"),
+    Task("zero-shot", "two-tower", ("CLIPModel", "SiglipModel"), "two_towers.build_zero_shot"),
+    Task("image-classification", "two-tower", ("ForImageClassification",), "two_towers.build_classifier"),
     Task("image-embedding", "two-tower", (), "two_towers.build_picture_embedding"),
     Task("text-embedding", "two-tower", (), "two_towers.build_text_embedding"),
 )

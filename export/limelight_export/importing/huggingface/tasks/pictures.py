@@ -13,11 +13,14 @@ from limelight_export.errors import CheckpointError, ExportError
 from limelight_export.importing.huggingface.architectures.architecture import VisionArchitecture
 from limelight_export.importing.huggingface.attention import run_with_maps
 from limelight_export.importing.huggingface.images import image_input
+from limelight_export.importing.huggingface.pooling_attention import POOLING, pool_by_attention
 from limelight_export.importing.huggingface.tasks.layer_maps import self_maps
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_models.cards.card import TrainedModel, TrainingData
 from limelight_models.cards.hidden import HiddenStates
 from limelight_models.cards.inputs import ImageInput
+from limelight_models.cards.labels import LabelSet, one
+from limelight_models.cards.maps import Map
 from limelight_models.cards.results import Result
 from limelight_models.network import Answer, Network
 
@@ -32,20 +35,25 @@ class ImportedPictureEncoder(Network):
         head: the card's outputs from the model's; a module where it has weights.
         maps: names of the maps, one a layer.
         hidden: names of the hidden states, the embeddings' first.
+        pools: whether attention pools the last layer, whose map is put out.
     """
 
-    def __init__(self, model: nn.Module, head: PictureHead, maps: Sequence[str], hidden: Sequence[str]) -> None:
+    def __init__(
+        self, model: nn.Module, head: PictureHead, maps: Sequence[str], hidden: Sequence[str], *, pools: bool = False
+    ) -> None:
         super().__init__()
-        self.model = model
+        self.model: Any = model
         self.head = head
-        self._maps, self._hidden = tuple(maps), tuple(hidden)
+        self._maps, self._hidden, self._pools = tuple(maps), tuple(hidden), pools
 
     def forward(self, **tensors: Tensor) -> Answer:
         output, maps = run_with_maps(self.model, pixel_values=tensors["pixels"])
         if len(maps) != len(self._maps):
             raise ExportError(f"{type(self.model).__name__} returns {len(maps)} maps, not {len(self._maps)}")
-        outputs = {**self.head(output), **dict(zip(self._hidden, output.hidden_states, strict=True))}
-        return Answer(outputs, dict(zip(self._maps, maps, strict=True)))
+        named = dict(zip(self._maps, maps, strict=True))
+        if self._pools:
+            output.pooler_output, named[POOLING] = pool_by_attention(self.model.head, output.last_hidden_state)
+        return Answer({**self.head(output), **dict(zip(self._hidden, output.hidden_states, strict=True))}, named)
 
 
 def picture_model(
@@ -57,6 +65,7 @@ def picture_model(
     result: Result,
     summary: str,
     default_to_square: bool = True,
+    pools: bool = False,
 ) -> TrainedModel:
     """Put an encoder of pictures together for export.
 
@@ -65,6 +74,7 @@ def picture_model(
         load: loads it, once its picture is known to be one that can be read.
         summary: sentence that says what the model does.
         default_to_square: as of `image_input`.
+        pools: whether the model has a head that pools by attention, on which `head` depends.
     Raises:
         CheckpointError: it takes pictures or patches that are not square, the caller gives examples, or as of
             `image_input` and `load`.
@@ -92,12 +102,19 @@ def picture_model(
         summary=summary,
         inputs=[picture],
         results=[result],
-        maps=maps,
+        maps={**maps, **(_pooling_map(maps, patches) if pools else {})},
         hidden=[hidden],
     )
     examples = drawn_examples(source, picture)
-    network = ImportedPictureEncoder(load(), head, list(maps), hidden.names)
+    network = ImportedPictureEncoder(load(), head, list(maps), hidden.names, pools=pools)
     return TrainedModel(network.eval(), card, examples, TrainingData(), ())
+
+
+def _pooling_map(maps: Mapping[str, Map], patches: LabelSet) -> dict[str, Map]:
+    """Describe the map by which the last layer is pooled, with as many heads as those of the layers."""
+    weights = next(iter(maps.values())).weights
+    about = "What the vector of the picture is pooled from."
+    return {POOLING: Map(weights=weights, kind="pool", queries=one("picture"), keys=patches, summary=about)}
 
 
 def drawn_examples(source: Source[Any], picture: ImageInput) -> tuple[Instance, ...]:

@@ -90,7 +90,7 @@ class Task:
     @property
     def reads_text(self) -> bool:
         """Whether it needs the tokenizer."""
-        return self.kind not in ("vision", *DETECTION) and self.name != "image-embedding"
+        return self.kind not in ("vision", *DETECTION) and not self.name.startswith("image-")
 
     @property
     def reads_pairs(self) -> bool:

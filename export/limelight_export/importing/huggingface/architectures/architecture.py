@@ -7,7 +7,9 @@ from typing import Any, ClassVar, Literal
 from limelight_export.importing.huggingface.fields import PLAIN, Condition, Fields, fields, one_of
 from limelight_models.cards.taxonomy import Citation, Taxonomy
 
-Kind = Literal["encoder", "decoder", "encoder-decoder", "speech", "vision", "two-tower", "detection", "token-detection"]
+Kind = Literal[
+    "encoder", "decoder", "encoder-decoder", "speech", "audio", "vision", "two-tower", "detection", "token-detection"
+]
 # Kinds that find objects in pictures.
 DETECTION: tuple[Kind, ...] = ("detection", "token-detection")
 

@@ -1,4 +1,4 @@
-"""Models of pictures."""
+"""Models of pictures, and of spectrograms that are read as such."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -114,6 +114,14 @@ class DetectionArchitecture(Architecture):
                 f"config.json states a backbone_config of {stated.get('model_type')!r}; it can be {_BACKBONE!r}"
             )
         return self.backbone.check(stated)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioArchitecture(Architecture):
+    """An encoder of a spectrogram of one size, cut into square patches that overlap."""
+
+    kind: ClassVar[Kind] = "audio"
+    leading: tuple[str, ...] = ("class", "distillation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,5 +326,11 @@ ARCHITECTURES = (
             "NeurIPS",
         ),
         fields=vision_fields("num_detection_tokens use_mid_position_embeddings", harmless=_LOSSES),
+    ),
+    AudioArchitecture(
+        model_type="audio-spectrogram-transformer",
+        title="AST",
+        citation=Citation("Gong, Chung, Glass", "AST: Audio Spectrogram Transformer", 2021, "Interspeech"),
+        fields=vision_fields("frequency_stride time_stride max_length num_mel_bins"),
     ),
 )

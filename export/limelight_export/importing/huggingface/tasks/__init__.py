@@ -19,6 +19,7 @@ TASKS = (
     Task("text-generation", "decoder", ("ForCausalLM", "LMHeadModel"), "text_generation.build_text_generation"),
     Task("embedding", "decoder", ("Model",), "embedding.build_decoder_embedding"),
     Task("image-classification", "vision", ("ForImageClassification",), "image_classification.build_image_classifier"),
+    Task("audio-classification", "audio", ("ForAudioClassification",), "audio_classification.build_audio_classifier"),
     Task("image-embedding", "vision", ("Model",), "image_embedding.build_image_embedding"),
     Task("object-detection", "detection", ("ForObjectDetection",), "object_detection.build_object_detection"),
     Task("object-detection", "token-detection", ("ForObjectDetection",), "object_detection.build_token_detection"),

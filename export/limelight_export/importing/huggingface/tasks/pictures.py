@@ -47,13 +47,17 @@ class ImportedPictureEncoder(Network):
         self._maps, self._hidden, self._pools = tuple(maps), tuple(hidden), pools
 
     def forward(self, **tensors: Tensor) -> Answer:
-        output, maps = run_with_maps(self.model, pixel_values=tensors["pixels"])
+        output, maps = run_with_maps(self.model, **self.arguments(tensors))
         if len(maps) != len(self._maps):
             raise ExportError(f"{type(self.model).__name__} returns {len(maps)} maps, not {len(self._maps)}")
         named = dict(zip(self._maps, maps, strict=True))
         if self._pools:
             output.pooler_output, named[POOLING] = pool_by_attention(self.model.head, output.last_hidden_state)
         return Answer({**self.head(output), **dict(zip(self._hidden, output.hidden_states, strict=True))}, named)
+
+    def arguments(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return the arguments of the library's model."""
+        return {"pixel_values": tensors["pixels"]}
 
 
 def picture_model(

@@ -90,7 +90,7 @@ class Task:
     @property
     def reads_text(self) -> bool:
         """Whether it needs the tokenizer."""
-        return self.kind not in ("vision", *DETECTION) and not self.name.startswith("image-")
+        return self.kind not in ("vision", "audio", *DETECTION) and not self.name.startswith("image-")
 
     @property
     def reads_pairs(self) -> bool:
@@ -100,7 +100,7 @@ class Task:
     @property
     def processor(self) -> str:
         """The part of a checkpoint's processor that it needs; empty for none."""
-        if self.kind == "speech":
+        if self.kind in ("speech", "audio"):
             return "feature_extractor"
         reads_pictures = self.kind in ("vision", "two-tower", *DETECTION) and self.name != "text-embedding"
         return "image_processor" if reads_pictures else ""

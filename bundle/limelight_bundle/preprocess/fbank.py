@@ -33,7 +33,8 @@ def fbank(samples: Array, filters: NDArray[np.float64], *, window: int, hop: int
     before = np.concatenate([windows[:, :1], windows[:, :-1]], 1)
     shaped = (windows - _PREEMPHASIS * before) * np.hanning(window)
     powers = np.abs(np.fft.rfft(shaped, 2 * (filters.shape[1] - 1))) ** 2
-    return np.log(np.maximum(filters @ powers.T, _LOWEST_POWER))
+    logarithms: NDArray[np.float64] = np.log(np.maximum(filters @ powers.T, _LOWEST_POWER))
+    return logarithms
 
 
 def _mel(hertz: "NDArray[np.float64] | np.float64") -> NDArray[np.float64]:

@@ -23,10 +23,11 @@ def pool_by_attention(head: Any, features: Tensor) -> tuple[Tensor, Tensor]:
     attention, probe = head.attention, head.probe.expand(features.shape[0], -1, -1)
     if is_marking():
         matrices, biases = attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)
-        query, key, value = (
-            linear(each, matrix, bias).unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
+        projected: list[Any] = [
+            linear(each, matrix, bias)
             for each, matrix, bias in zip((probe, features, features), matrices, biases, strict=True)
-        )
+        ]
+        query, key, value = (each.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2) for each in projected)
         context, weights = marked_attention(query, key, value, None, query.shape[-1] ** -0.5)
         pooled = attention.out_proj(context.transpose(1, 2).flatten(2))
     else:

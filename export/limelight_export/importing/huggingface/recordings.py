@@ -24,9 +24,9 @@ _RECORDS = frozenset("processor_class n_samples nb_max_frames return_attention_m
 
 
 # The same of transformers' feature extractor of AST.
-_WINDOW, _HOP, _LOWEST_FREQUENCY = 400, 160, 20.0
+_RATE, _WINDOW, _HOP, _LOWEST_FREQUENCY = 16_000, 400, 160, 20.0
 _FBANK_DEFAULTS = {"num_mel_bins": 128, "max_length": 1024}
-_FBANK_ONLY = {"feature_extractor_type": "ASTFeatureExtractor", "sampling_rate": 16_000, "do_normalize": True}
+_FBANK_ONLY = {"feature_extractor_type": "ASTFeatureExtractor", "sampling_rate": _RATE, "do_normalize": True}
 _FBANK_RECORDS = frozenset("processor_class feature_size padding_value padding_side return_attention_mask".split())
 _MEAN, _DEVIATION = -4.2677393, 4.5689974  # of AudioSet
 
@@ -76,10 +76,9 @@ def fbank_input(checkpoint: Checkpoint, *, mels: int, frames: int) -> FbankInput
     mean, deviation = processor.fields.get("mean", _MEAN), processor.fields.get("std", _DEVIATION)
     if not all(isinstance(each, int | float) for each in (mean, deviation)) or not deviation:
         raise CheckpointError(f"{processor.file} states the mean {mean!r} and the std {deviation!r}; both are numbers")
-    rate = _FBANK_ONLY["sampling_rate"]
     made_input = FbankInput(
         summary="",
-        sample_rate=rate,
+        sample_rate=_RATE,
         window=_WINDOW,
         hop=_HOP,
         mels=mels,
@@ -88,7 +87,7 @@ def fbank_input(checkpoint: Checkpoint, *, mels: int, frames: int) -> FbankInput
         mean=float(mean),
         deviation=2 * float(deviation),
     )
-    return replace(made_input, summary=_summary("A recording", made_input.seconds, rate))
+    return replace(made_input, summary=_summary("A recording", made_input.seconds, _RATE))
 
 
 def _summary(what: str, seconds: float, rate: int) -> str:

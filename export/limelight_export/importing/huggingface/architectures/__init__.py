@@ -15,6 +15,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 
 # Known architectures whose attention a bundle cannot hold.
 _REFUSED: Mapping[str, str] = {
+    "wav2vec2": "wav2vec2 cannot be imported: it has as many frames as a recording is long, and those of a bundle have "
+    "one number of frames",
     "swin": "Swin cannot be imported: it attends within windows that shift from layer to layer",
     "swinv2": "Swin 2 cannot be imported: it attends within windows that shift from layer to layer",
 }

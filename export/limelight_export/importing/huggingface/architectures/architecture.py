@@ -8,10 +8,20 @@ from limelight_export.importing.huggingface.fields import PLAIN, Condition, Fiel
 from limelight_models.cards.taxonomy import Citation, Taxonomy
 
 Kind = Literal[
-    "encoder", "decoder", "encoder-decoder", "speech", "audio", "vision", "two-tower", "detection", "token-detection"
+    "encoder",
+    "decoder",
+    "encoder-decoder",
+    "speech",
+    "audio",
+    "vision",
+    "staged-vision",
+    "two-tower",
+    "detection",
+    "token-detection",
 ]
-# Kinds that find objects in pictures.
+# Kinds that find objects in pictures, and that read nothing else than pictures.
 DETECTION: tuple[Kind, ...] = ("detection", "token-detection")
+PICTURES: tuple[Kind, ...] = ("vision", "staged-vision", *DETECTION)
 
 SELF_ATTENTION = Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head")
 

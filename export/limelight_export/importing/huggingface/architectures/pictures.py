@@ -117,6 +117,13 @@ class DetectionArchitecture(Architecture):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StagedArchitecture(Architecture):
+    """An encoder of a picture in stages of ever fewer cells, which attend to a coarser grid of their own."""
+
+    kind: ClassVar[Kind] = "staged-vision"
+
+
+@dataclass(frozen=True, kw_only=True)
 class AudioArchitecture(Architecture):
     """An encoder of a spectrogram of one size, cut into square patches that overlap."""
 
@@ -212,6 +219,29 @@ ARCHITECTURES = (
             """,
         ),
         is_pooled=True,
+    ),
+    # SegFormer, whose keys a convolution makes fewer.
+    StagedArchitecture(
+        model_type="segformer",
+        title="SegFormer",
+        citation=Citation(
+            "Xie, Wang, Yu, Anandkumar, Alvarez, Luo",
+            "SegFormer: Simple and Efficient Design for Semantic Segmentation with Transformers",
+            2021,
+            "NeurIPS",
+        ),
+        fields=fields(
+            """
+            num_channels num_encoder_blocks depths sr_ratios hidden_sizes patch_sizes strides num_attention_heads
+            mlp_ratios hidden_act layer_norm_eps decoder_hidden_size reshape_last_stage
+            """,
+            # Of training, and of other versions, whose modules did not read them either.
+            harmless="""
+            hidden_dropout_prob attention_probs_dropout_prob classifier_dropout_prob drop_path_rate
+            semantic_loss_ignore_index image_size downsampling_rates pad_token_id tie_word_embeddings
+            """,
+            only=ENCODES,
+        ),
     ),
     # CLIP: an encoder of pictures and one of texts, whose vectors are compared.
     TwoTowerArchitecture(

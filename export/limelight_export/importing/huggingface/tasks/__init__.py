@@ -21,6 +21,8 @@ TASKS = (
     Task("image-classification", "vision", ("ForImageClassification",), "image_classification.build_image_classifier"),
     Task("audio-classification", "audio", ("ForAudioClassification",), "audio_classification.build_audio_classifier"),
     Task("image-embedding", "vision", ("Model",), "image_embedding.build_image_embedding"),
+    Task("image-classification", "staged-vision", ("ForImageClassification",), "staged_pictures.build_classifier"),
+    Task("segmentation", "staged-vision", ("ForSemanticSegmentation",), "staged_pictures.build_segmentation"),
     Task("object-detection", "detection", ("ForObjectDetection",), "object_detection.build_object_detection"),
     Task("object-detection", "token-detection", ("ForObjectDetection",), "object_detection.build_token_detection"),
     Task("text-to-text", "encoder-decoder", ("ForConditionalGeneration", "MTModel"), "text_to_text.build_text_to_text"),

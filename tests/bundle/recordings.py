@@ -42,9 +42,13 @@ def tones(count: int, seed: int = 0) -> Array:
     return sound.astype(np.float32)
 
 
-def bundle(seconds: float = SECONDS, **changes: float) -> bundle_pb2.Bundle:
-    """A bundle whose input is a recording. changes: of the spectrogram."""
-    log_mel = {"window": WINDOW, "hop": HOP, "mels": MELS, "highest_frequency": 8000, "frames": FRAMES} | changes
+FBANK = {"lowest_frequency": 20, "mean": -4.25, "deviation": 9.0}
+
+
+def bundle(seconds: float = SECONDS, step: str = "log_mel", **changes: float) -> bundle_pb2.Bundle:
+    """A bundle whose input is a recording. step: that makes its spectrogram. changes: of the step."""
+    own = {"highest_frequency": 8000} if step == "log_mel" else FBANK
+    message = {"tensor": "features", "window": WINDOW, "hop": HOP, "mels": MELS, "frames": FRAMES} | own | changes
     features = model_pb2.TensorDescription(
         name="features",
         data_type=values_pb2.DATA_TYPE_FLOAT32,
@@ -58,7 +62,7 @@ def bundle(seconds: float = SECONDS, **changes: float) -> bundle_pb2.Bundle:
     )
     steps = [
         bundle_pb2.PreprocessingStep(decode_audio=bundle_pb2.DecodeAudio(sample_rate=RATE)),
-        bundle_pb2.PreprocessingStep(log_mel=bundle_pb2.LogMel(tensor="features", **log_mel)),  # type: ignore[arg-type]
+        bundle_pb2.PreprocessingStep(**{step: message}),  # type: ignore[arg-type]
     ]
     return bundle_pb2.Bundle(
         description=model_pb2.ModelDescription(

@@ -1,6 +1,7 @@
-"""Recordings become spectrograms as Whisper's feature extractor makes them; malformed ones are refused by name."""
+"""Recordings become spectrograms as extractors of Whisper and AST make them; malformed ones are refused by name."""
 
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from limelight_bundle.preprocess import Preprocessor
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array, Audio
 from limelight_bundle.wire import value_from_wire, value_to_wire
-from tests.bundle.recordings import FRAMES, HOP, MELS, RATE, SECONDS, bundle, tones, wav
+from tests.bundle.recordings import FBANK, FRAMES, HOP, MELS, RATE, SECONDS, bundle, tones, wav
 
 WHOLE = SECONDS * RATE
 
@@ -42,6 +43,22 @@ def test_spectrograms_equal_those_of_whispers_feature_extractor(mels: int, count
         (expected,) = extractor(samples, sampling_rate=RATE, return_tensors="np").input_features
         assert found.dtype == np.float32 and found.shape == expected.shape
         np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("mels", [80, 128])
+@pytest.mark.parametrize("count", [399, 400, 12_345, WHOLE])
+def test_filter_banks_equal_those_of_the_feature_extractor_of_ast(mels: int, count: int) -> None:
+    transformers = pytest.importorskip("transformers")
+    extractor = transformers.ASTFeatureExtractor(
+        num_mel_bins=mels, max_length=FRAMES, mean=FBANK["mean"], std=FBANK["deviation"] / 2
+    )
+    made = bundle(step="fbank", mels=mels)
+    made.description.inputs[0].tensors[0].dimensions[0].size = mels
+    for samples in (tones(count), np.random.default_rng(count).uniform(-1, 1, count).astype(np.float32)):
+        found = Preprocessor.from_parts(made, {}).row({"audio": Audio(samples, RATE)}).tensors["features"]
+        (expected,) = extractor([samples], sampling_rate=RATE, return_tensors="np").input_values
+        assert found.dtype == np.float32 and found.shape == expected.T.shape
+        np.testing.assert_allclose(found, expected.T, atol=1e-5)
 
 
 def test_frames_are_labelled_with_their_time_and_special_behind_the_end() -> None:
@@ -138,9 +155,15 @@ def test_no_bytes_raise_anything_but_an_input_error(data: st.DataObject) -> None
         ({"highest_frequency": 9000}, "goes up to 9000 Hz, of 16000 samples a second"),
         ({"mels": 40}, r"outputs \[40, 200\], which is not the shape of the tensor 'features'"),
         ({"frames": 2**16, "window": 2**14}, "makes 65536 frames of 16384 samples, more than"),
+        ({"step": "fbank", "hop": 0}, "makes 200 frames of windows of 400 samples every 0"),
+        ({"step": "fbank", "frames": 2**16, "window": 2**14}, "makes 65536 frames of 16384 samples, more than"),
+        ({"step": "fbank", "seconds": 2.1}, "makes 200 frames, fewer than 2.1 s have"),
+        ({"step": "fbank", "lowest_frequency": 9000}, "begins at 9000 Hz, of 16000 samples a second"),
+        ({"step": "fbank", "deviation": 0}, "has a mean or a deviation that is not finite, or a deviation of 0"),
+        ({"step": "fbank", "mels": 40}, r"outputs \[40, 200\], which is not the shape of the tensor 'features'"),
     ],
 )
-def test_steps_that_contradict_each_other_are_refused(changes: dict[str, float], message: str) -> None:
+def test_steps_that_contradict_each_other_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(BundleError, match=message):
         Preprocessor.from_parts(bundle(**changes), {})
 

@@ -1,5 +1,6 @@
 """Steps that turn a recording into a tensor."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from limelight.v1 import values_pb2
 from limelight_bundle.errors import BundleError, InputError
 from limelight_bundle.label_sets import frame_labels
+from limelight_bundle.preprocess.fbank import fbank, fbank_filters
 from limelight_bundle.preprocess.log_mel import log_mel, mel_filters
 from limelight_bundle.preprocess.step_types import (
     DataFormat,
@@ -20,8 +22,9 @@ from limelight_bundle.preprocess.step_types import (
     Waveform,
 )
 from limelight_bundle.preprocess.wav import read_wav
+from limelight_bundle.rows import Labels
 from limelight_bundle.v1 import bundle_pb2
-from limelight_bundle.values import Audio
+from limelight_bundle.values import Array, Audio
 
 # Numbers of all windows of a recording, which are held at once.
 _MOST_NUMBERS = 2**24
@@ -115,10 +118,7 @@ class LogMel(Step):
             raise BundleError(f"goes up to {message.highest_frequency:g} Hz, of {rate} samples a second")
         if context.limits.max_audio_seconds * rate > frames * hop:
             raise BundleError(f"makes {frames} frames, fewer than {context.limits.max_audio_seconds:g} s have")
-        dimensions = context.tensor(message.tensor, 2, values_pb2.DATA_TYPE_FLOAT32).description.dimensions
-        shape = [message.mels, frames]
-        if any(each.size not in (0, size) for each, size in zip(dimensions, shape, strict=True)):
-            raise BundleError(f"outputs {shape}, which is not the shape of the tensor {message.tensor!r}")
+        _check_shape(context, message)
         filters = mel_filters(sample_rate=rate, window=window, mels=message.mels, highest=message.highest_frequency)
         return cls(context, message, rate, filters, (message.tensor,))
 
@@ -127,9 +127,71 @@ class LogMel(Step):
         message = self.message
         samples = np.pad(value.samples, (0, message.frames * message.hop - len(value.samples)))
         features = log_mel(samples, self.filters, window=message.window, hop=message.hop, frames=message.frames)
-        dimensions = self.context.tensors[message.tensor].description.dimensions
-        sizes = {dimension.name: size for dimension, size in zip(dimensions, features.shape, strict=True)}
         seconds = len(value.samples) / self.sample_rate
         labels = {each.name: frame_labels(each, seconds) for each in self.context.label_sets if each.HasField("frames")}
-        name = self.context.input.name
-        return PreprocessedInput(name, {message.tensor: features}, sizes, labels, value.truncated)
+        return _preprocessed(self.context, message, features, labels, value)
+
+
+@dataclass(frozen=True)
+class Fbank(Step):
+    """Computes the logarithm of a filter bank of a recording; frames behind it are 0."""
+
+    accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.WAVEFORM})
+    produces: ClassVar[DataKind] = DataKind.TENSORS
+    context: StepContext
+    message: bundle_pb2.Fbank
+    filters: NDArray[np.float64]
+    tensors: tuple[str, ...]
+
+    @classmethod
+    def make(
+        cls,
+        message: bundle_pb2.Fbank,
+        context: StepContext,
+        input_format: DataFormat,
+        next_step: bundle_pb2.PreprocessingStep | None,
+    ) -> Self:
+        """See `Step.make`."""
+        window, hop, frames, rate = message.window, message.hop, message.frames, input_format.sample_rate
+        if min(window, hop, frames, message.mels) < 1:
+            raise BundleError(f"makes {frames} frames of windows of {window} samples every {hop}")
+        points = 1 << (window - 1).bit_length()
+        if frames * points > _MOST_NUMBERS or message.mels * points > _MOST_NUMBERS:
+            raise BundleError(f"makes {frames} frames of {window} samples, more than {_MOST_NUMBERS} numbers")
+        if not 0 <= message.lowest_frequency < rate / 2:
+            raise BundleError(f"begins at {message.lowest_frequency:g} Hz, of {rate} samples a second")
+        if not np.isfinite([message.mean, message.deviation]).all() or not message.deviation:
+            raise BundleError("has a mean or a deviation that is not finite, or a deviation of 0")
+        if context.limits.max_audio_seconds * rate > window + (frames - 1) * hop:
+            raise BundleError(f"makes {frames} frames, fewer than {context.limits.max_audio_seconds:g} s have")
+        _check_shape(context, message)
+        filters = fbank_filters(sample_rate=rate, points=points, mels=message.mels, lowest=message.lowest_frequency)
+        return cls(context, message, filters, (message.tensor,))
+
+    def run(self, value: Waveform, options: RunOptions) -> PreprocessedInput:
+        """Compute the filter bank."""
+        message = self.message
+        found = fbank(value.samples, self.filters, window=message.window, hop=message.hop)
+        padded = np.pad(found, ((0, 0), (0, message.frames - found.shape[1])))
+        features = ((padded - message.mean) / message.deviation).astype(np.float32)
+        return _preprocessed(self.context, message, features, {}, value)
+
+
+def _check_shape(context: StepContext, message: bundle_pb2.LogMel | bundle_pb2.Fbank) -> None:
+    """Check the tensor [mel, frame]. Raises BundleError."""
+    dimensions = context.tensor(message.tensor, 2, values_pb2.DATA_TYPE_FLOAT32).description.dimensions
+    shape = [message.mels, message.frames]
+    if any(each.size not in (0, size) for each, size in zip(dimensions, shape, strict=True)):
+        raise BundleError(f"outputs {shape}, which is not the shape of the tensor {message.tensor!r}")
+
+
+def _preprocessed(
+    context: StepContext,
+    message: bundle_pb2.LogMel | bundle_pb2.Fbank,
+    features: Array,
+    labels: Mapping[str, Labels],
+    value: Waveform,
+) -> PreprocessedInput:
+    dimensions = context.tensors[message.tensor].description.dimensions
+    sizes = {dimension.name: size for dimension, size in zip(dimensions, features.shape, strict=True)}
+    return PreprocessedInput(context.input.name, {message.tensor: features}, sizes, labels, value.truncated)

@@ -9,7 +9,7 @@ import numpy as np
 
 from limelight.v1 import model_pb2
 from limelight_bundle.errors import BundleError, InputError, Path
-from limelight_bundle.preprocess.audio_steps import DecodeAudio, LogMel
+from limelight_bundle.preprocess.audio_steps import DecodeAudio, Fbank, LogMel
 from limelight_bundle.preprocess.graph_steps import ReadGraph
 from limelight_bundle.preprocess.image_steps import CropImage, DecodeImage, NormaliseImage, ResizeImage
 from limelight_bundle.preprocess.step_types import (
@@ -41,6 +41,7 @@ STEPS: Mapping[str, type[Step]] = MappingProxyType(
         "read_graph": ReadGraph,
         "decode_audio": DecodeAudio,
         "log_mel": LogMel,
+        "fbank": Fbank,
     }
 )
 # Data kind and value types of each kind of input.

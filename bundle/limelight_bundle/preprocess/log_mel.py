@@ -20,13 +20,16 @@ def mel_filters(*, sample_rate: int, window: int, mels: int, highest: float) -> 
     The frequencies are those of the Fourier transform of `window` samples: window / 2 + 1.
     """
     edges = _hz(np.linspace(0, _mel(highest), mels + 2))
-    frequencies = np.linspace(0, sample_rate / 2, window // 2 + 1)
-    widths = np.diff(edges)[:, None]
-    slopes = edges[:, None] - frequencies
-    rising, falling = -slopes[:-2] / widths[:-1], slopes[2:] / widths[1:]
     areas = 2 / (edges[2:] - edges[:-2])
-    filters: NDArray[np.float64] = np.maximum(0, np.minimum(rising, falling)) * areas[:, None]
-    return filters
+    return triangles(edges, np.linspace(0, sample_rate / 2, window // 2 + 1)) * areas[:, None]
+
+
+def triangles(edges: NDArray[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Make triangles that rise from each edge to 1 at the next one and fall to the one behind: [edge - 2, place]."""
+    widths = np.diff(edges)[:, None]
+    slopes = edges[:, None] - places
+    rising, falling = -slopes[:-2] / widths[:-1], slopes[2:] / widths[1:]
+    return np.maximum(0, np.minimum(rising, falling))
 
 
 def log_mel(samples: Array, filters: NDArray[np.float64], *, window: int, hop: int, frames: int) -> Array:

@@ -172,7 +172,7 @@ def test_vectors_of_pictures_equal_transformers(folder: Path, library: Any) -> N
         ("", {"labels": LABELS, "prompt": "a picture"}, "the prompt 'a picture' has no {} in the place of the label"),
         ("", {"labels": ("cat", "xyz" * 30)}, r"has \d+ tokens; the model reads 24"),
         ("text-embedding", {"labels": LABELS}, "a vector has no classes: leave out --label"),
-        ("embedding", {}, "cannot be imported for 'embedding'; it can be for zero-shot, image-embedding, text-emb"),
+        ("embedding", {}, "cannot be imported for 'embedding'; it can be for zero-shot, image-class"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(folder: Path, task: str, options: dict[str, Any], message: str) -> None:

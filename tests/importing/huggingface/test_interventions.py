@@ -73,8 +73,8 @@ def run_encoder_decoder(model: Any, folder: Path, text: str, answer: limelight.A
     return {"scores": model(source, decoder_input_ids=torch.tensor([begun]), use_cache=False).logits}
 
 
-def run_pictures(kind: str, model: Any, folder: Path, data: bytes, answer: limelight.Attended) -> Mapping[str, Tensor]:
-    return {"logits": model(torch.from_numpy(test_vision.pixels_of(kind, data))[None]).logits}
+def run_pictures(model: Any, folder: Path, data: bytes, answer: limelight.Attended) -> Mapping[str, Tensor]:
+    return {"logits": model(test_vision.pixels_of(folder, data)).logits}
 
 
 def run_clip_text(model: Any, folder: Path, text: str, answer: limelight.Attended) -> Mapping[str, Tensor]:
@@ -109,8 +109,8 @@ def _encoder_decoder(name: str) -> Architecture:
 
 
 def _vision(kind: str) -> Architecture:
-    run = partial(run_pictures, kind)
-    return Architecture(partial(test_vision.write, kind=kind), "AutoModelForImageClassification", run, PICTURES)
+    write = partial(test_vision.write, kind=kind)
+    return Architecture(write, "AutoModelForImageClassification", run_pictures, PICTURES)
 
 
 def _clip(kind: str, library: str, run: Run, inputs: Sequence[Any]) -> Architecture:
@@ -131,6 +131,7 @@ ARCHITECTURES = {
     "bart": _encoder_decoder("bart"),
     "vit": _vision("ViT"),
     "deit": _vision("DeiT"),
+    "beit": _vision("Beit"),  # a bias in the place of a mask
     "clip-text": _clip("text", "CLIPTextModelWithProjection", run_clip_text, TEXTS),
     "clip-image": _clip("image", "CLIPVisionModelWithProjection", run_clip_picture, PICTURES),
     "detr": Architecture(test_detr.write, test_detr.LIBRARY, run_detr, PICTURES),

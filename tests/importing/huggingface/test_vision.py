@@ -1,6 +1,8 @@
 """Imported encoders of pictures answer as transformers does, from the file of a picture to classes and maps."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,52 +14,99 @@ import transformers
 from PIL import Image as Pillow
 
 import limelight
-from limelight_bundle.values import Array, Image
+from limelight_bundle.values import Image
 from limelight_export.errors import CheckpointError
+from limelight_export.importing.huggingface.architectures import ARCHITECTURES
 from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
 from tests.importing.huggingface.checkpoints import change_config, write_json
 from tests.kit.serving import serving
 
 SIZE, PATCH = 32, 8
 LABELS = {0: "cat", 1: "dog", 2: "mat"}
-PROCESSORS = {
-    "ViT": {
-        "image_processor_type": "ViTImageProcessor",
-        "do_resize": True,
-        "size": {"height": SIZE, "width": SIZE},
-        "resample": 2,
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-        "do_normalize": True,
-        "image_mean": [0.5, 0.4, 0.3],
-        "image_std": [0.5, 0.25, 0.2],
-    },
-    "DeiT": {
-        "size": {"height": SIZE + 8, "width": SIZE + 8},
-        "resample": 3,
-        "do_center_crop": True,
-        "crop_size": {"height": SIZE, "width": SIZE},
-        "image_mean": [0.485, 0.456, 0.406],
-        "image_std": [0.229, 0.224, 0.225],
-    },
+SIZES = ((SIZE, SIZE), (70, 45), (20, 90))
+_STRETCHED = {
+    "size": {"height": SIZE, "width": SIZE},
+    "resample": 3,
+    "image_mean": [0.5, 0.4, 0.3],
+    "image_std": [0.5, 0.25, 0.2],
+}
+# Cuts pictures to fewer patches than the model has positions for.
+_DINO = {
+    **_STRETCHED,
+    "image_processor_type": "BitImageProcessor",
+    "size": {"shortest_edge": 28},
+    "do_center_crop": True,
+    "crop_size": {"height": SIZE - PATCH, "width": SIZE - PATCH},
+    "do_convert_rgb": True,
 }
 
 
-def write(folder: Path, kind: str, **processor: Any) -> Path:
+@dataclass(frozen=True)
+class Kind:
+    """An encoder of pictures: what its files state, and the tokens in front of its patches."""
+
+    processor: Mapping[str, Any]
+    leading: tuple[str, ...] = ("class",)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    ignored: str = "hidden_dropout_prob"
+
+
+KINDS = {
+    "ViT": Kind(
+        {
+            "image_processor_type": "ViTImageProcessor",
+            "do_resize": True,
+            "do_rescale": True,
+            "rescale_factor": 1 / 255,
+            "do_normalize": True,
+            **_STRETCHED,
+            "resample": 2,
+        },
+        ignored="encoder_stride",
+    ),
+    "DeiT": Kind(
+        {
+            **_STRETCHED,
+            "size": {"height": SIZE + 8, "width": SIZE + 8},
+            "do_center_crop": True,
+            "crop_size": {"height": SIZE, "width": SIZE},
+        },
+        ("class", "distillation"),
+        ignored="encoder_stride",
+    ),
+    "ViTMSN": Kind(_STRETCHED),
+    "Dinov2": Kind(_DINO, config={"mlp_ratio": 2, "use_swiglu_ffn": True}, ignored="drop_path_rate"),
+    "Dinov2WithRegisters": Kind(
+        _DINO, ("class", *(f"register {number}" for number in range(3))), {"mlp_ratio": 2, "num_register_tokens": 3}
+    ),
+    "Beit": Kind(
+        {**_STRETCHED, "do_reduce_labels": False},
+        config={"use_relative_position_bias": True, "use_mean_pooling": False},
+        ignored="pool_scales",
+    ),
+}
+
+
+def write(folder: Path, kind: str, head: str = "ForImageClassification", **processor: Any) -> Path:
     """Write a checkpoint with random weights."""
     torch.manual_seed(0)
     config = getattr(transformers, f"{kind}Config")(
         hidden_size=32,
         num_hidden_layers=2,
         num_attention_heads=4,
-        intermediate_size=48,
         image_size=SIZE,
         patch_size=PATCH,
         id2label=LABELS,
         initializer_range=0.3,
+        **({} if kind.startswith("Dino") else {"intermediate_size": 48}),
+        **KINDS[kind].config,
     )
-    getattr(transformers, f"{kind}ForImageClassification")(config).eval().save_pretrained(folder)
-    write_json(folder / "preprocessor_config.json", {**PROCESSORS[kind], **processor})
+    model = getattr(transformers, f"{kind}{head}")(config).eval()
+    for name, parameter in model.named_parameters():
+        if "position" in name or "token" in name:  # of which some begin as zeros
+            torch.nn.init.normal_(parameter, std=0.5)
+    model.save_pretrained(folder)
+    write_json(folder / "preprocessor_config.json", {**KINDS[kind].processor, **processor})
     return folder
 
 
@@ -68,21 +117,17 @@ def picture(rows: int, columns: int) -> bytes:
     return file.getvalue()
 
 
-def pixels_of(kind: str, data: bytes) -> Array:
-    """The pixels of a picture, step by step as the processor states them: [channel, row, column]."""
-    stated = PROCESSORS[kind]
-    image = Pillow.open(BytesIO(data)).convert("RGB")
-    rows, columns = stated["size"]["height"], stated["size"]["width"]
-    values = np.asarray(image.resize((columns, rows), Pillow.Resampling(stated["resample"])), np.float64)
-    top, left = (rows - SIZE) // 2, (columns - SIZE) // 2
-    values = values[top : top + SIZE, left : left + SIZE] / 255
-    return ((values - stated["image_mean"]) / stated["image_std"]).astype(np.float32).transpose(2, 0, 1)
+def pixels_of(folder: Path, data: bytes) -> torch.Tensor:
+    """The pixels that transformers' own processor of a checkpoint makes of a picture, [1, channel, row, column]."""
+    processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
+    return processor(Pillow.open(BytesIO(data)), return_tensors="pt").pixel_values
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    torch.set_num_threads(1)
     root = tmp_path_factory.mktemp("checkpoints")
-    return {kind: write(root / kind.lower(), kind) for kind in PROCESSORS}
+    return {kind: write(root / kind.lower(), kind) for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
@@ -94,36 +139,55 @@ def client(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
         yield caller
 
 
-@pytest.mark.parametrize("kind", PROCESSORS)
-def test_classes_and_maps_of_pictures_equal_transformers(
+@pytest.mark.parametrize("kind", KINDS)
+def test_classes_maps_and_hidden_states_of_pictures_equal_transformers(
     kind: str, folders: dict[str, Path], client: limelight.Client
 ) -> None:
-    files = [picture(*size) for size in ((SIZE, SIZE), (70, 45), (20, 90))]
-    answers = client.attend(kind.lower(), [{"image": limelight.Image(each)} for each in files])
-    model = transformers.AutoModelForImageClassification.from_pretrained(folders[kind], attn_implementation="eager")
+    files = [picture(*size) for size in SIZES]
+    answers = client.attend(
+        kind.lower(), [{"image": limelight.Image(each)} for each in files], hidden=limelight.Hidden()
+    )
+    folder = folders[kind]
+    model = transformers.AutoModelForImageClassification.from_pretrained(folder, attn_implementation="eager").eval()
+    pixels = torch.cat([pixels_of(folder, each) for each in files])
     with torch.no_grad():
-        expected = model.eval()(
-            torch.tensor(np.stack([pixels_of(kind, each) for each in files])), output_attentions=True
-        )
-    leading = {"ViT": ("class",), "DeiT": ("class", "distillation")}[kind]
+        expected = model(pixels, output_attentions=True, output_hidden_states=True)
+    leading = KINDS[kind].leading
     for row, answer in enumerate(answers):
         probabilities = dict(enumerate(expected.logits[row].softmax(-1).tolist()))
         assert {LABELS[key]: pytest.approx(value, abs=1e-4) for key, value in probabilities.items()} == {
             each.label: each.probability for each in answer.prediction.classes
         }
+        assert len(answer.maps) == len(expected.attentions) == 2
         for layer, weights in enumerate(expected.attentions):
             found = answer[f"encoder.{layer}.self"]
-            assert found.key.labels[: len(leading)] == leading
+            assert found.key.labels[: len(leading) + 1] == (*leading, "r0c0")
             np.testing.assert_allclose(found.weights, weights[row].numpy(), atol=1e-4)
+        assert len(answer.prediction.hidden) == len(expected.hidden_states) == 3
+        for layer, vectors in enumerate(expected.hidden_states):
+            found = answer.prediction.hidden[f"encoder.hidden.{layer}"]
+            np.testing.assert_allclose(found.vectors, vectors[row].numpy(), atol=1e-4 * float(vectors.abs().max()))
 
 
-@pytest.mark.parametrize("kind", PROCESSORS)
-def test_pixels_are_those_that_the_processor_states(kind: str, folders: dict[str, Path]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_pixels_are_those_of_the_processor(kind: str, folders: dict[str, Path]) -> None:
     preprocessor = read_model(folders[kind]).card.preprocessor()
-    for size in ((SIZE, SIZE), (70, 45), (20, 90)):
+    for size in SIZES:
         data = picture(*size)
         row = preprocessor.row({"image": Image(data)}, field=())
-        np.testing.assert_allclose(row.tensors["pixels"], pixels_of(kind, data), atol=1e-6)
+        np.testing.assert_allclose(row.tensors["pixels"], pixels_of(folders[kind], data)[0].numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("ViT", ""), ("Dinov2", "pooler_output"), ("Beit", "pooler_output")])
+def test_vectors_of_pictures_equal_transformers(kind: str, name: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / kind.lower(), kind, "Model")
+    trained, pixels = read_model(folder), pixels_of(folder, picture(70, 45))
+    library = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        output = library(pixels)
+        vector = output[name][0] if name else output.last_hidden_state[0, 0]
+        found = trained.model(pixels=pixels).outputs["vector"][0]
+    torch.testing.assert_close(found, vector / vector.norm())
 
 
 @pytest.mark.parametrize(
@@ -156,7 +220,7 @@ def test_a_model_without_a_processor_or_with_cut_patches_is_refused(tmp_path: Pa
         read_model(folder)
 
 
-@pytest.mark.parametrize("kind", PROCESSORS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_field_that_transformers_writes_is_classified(kind: str, folders: dict[str, Path]) -> None:
-    model = read_model(folders[kind])
-    assert "encoder_stride" in model.card.description.source.ignored_fields
+    written = json.loads(getattr(transformers, f"{kind}Config")().to_json_string(use_diff=False))
+    assert KINDS[kind].ignored in ARCHITECTURES[written["model_type"]].fields.check(written)

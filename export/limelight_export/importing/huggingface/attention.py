@@ -94,9 +94,11 @@ def _attend(
     """Mark attention (an attention function of transformers).
 
     Shapes: query [batch, head, query, d], key and value [batch, key head, key, d], attention_mask bool and
-        position_bias, which is added to scores, both broadcastable to [batch, head, query, key] -> context vectors
-        [batch, query, head, d], weights [batch, head, query, key].
+        position_bias, which is added to scores, both broadcastable to [batch, head, query, key]; a mask of numbers is
+        such a bias -> context vectors [batch, query, head, d], weights [batch, head, query, key].
     """
+    if attention_mask is not None and attention_mask.is_floating_point():
+        attention_mask, position_bias = None, attention_mask
     unknown = sorted(name for name, given in arguments.items() if given is not None and name not in _HARMLESS_ARGUMENTS)
     if unknown:
         raise ExportError(

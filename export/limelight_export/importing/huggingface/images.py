@@ -24,8 +24,12 @@ _KNOWN = frozenset(
 _OF_DETECTION = frozenset(
     "do_pad pad_and_return_pixel_mask pad_size max_size format annotations do_convert_annotations".split()
 )
-# Processors that cut pictures to their centre and resize with bicubic interpolation, unless a file states otherwise.
-_CUTTING = frozenset({"clip", "deit"})
+# Of annotations, which are no pictures.
+_OF_ANNOTATIONS = {name: frozenset({"do_reduce_labels", "reduce_labels"}) for name in ("beit", "segformer")}
+# Processors that resize with bicubic interpolation, and of these those that cut pictures to their centre, unless a file
+# states otherwise.
+_CUTTING = frozenset({"clip", "deit", "dinov2", "dinov2_with_registers"})
+_BICUBIC = _CUTTING | {"beit", "siglip"}
 _RECORDS = frozenset(
     """
     image_processor_type feature_extractor_type processor_class _processor_class _valid_processor_keys data_format
@@ -34,11 +38,13 @@ _RECORDS = frozenset(
 )
 
 
-def image_input(checkpoint: Checkpoint, size: int, channels: int, *, default_to_square: bool = True) -> ImageInput:
+def image_input(
+    checkpoint: Checkpoint, size: int | None, channels: int, *, default_to_square: bool = True
+) -> ImageInput:
     """Read how a picture becomes pixels.
 
     Args:
-        size: rows and columns that the model takes.
+        size: rows and columns that the model takes; None where it takes those that the processor makes.
         default_to_square: whether a size that is one number is that of both sides; else it is that of the shorter one.
 
     Raises:
@@ -54,12 +60,13 @@ def image_input(checkpoint: Checkpoint, size: int, channels: int, *, default_to_
             f"{stated.file} states the size of the shorter side without do_center_crop; the model takes one size"
         )
     crop = _size(stated, "crop_size") if is_cut else resized
-    if crop != (size, size) or min(resized) < size:
-        made = min(crop[0], resized[0]), min(crop[1], resized[1])
+    wanted = crop if size is None else (size, size)
+    made = min(crop[0], resized[0]), min(crop[1], resized[1])
+    if (crop, made) != (wanted, wanted):
         raise CheckpointError(
-            f"{stated.file} makes pictures of {made[0]} x {made[1]} pixels; the model takes {size} x {size}"
+            f"{stated.file} makes pictures of {made[0]} x {made[1]} pixels; the model takes {wanted[0]} x {wanted[1]}"
         )
-    return _input(checkpoint, stated, (size, size), channels, resized=resized, covered=shortest is not None)
+    return _input(checkpoint, stated, wanted, channels, resized=resized, covered=shortest is not None)
 
 
 def stretched_input(checkpoint: Checkpoint, channels: int, size: tuple[int, int] | None) -> ImageInput:
@@ -91,7 +98,8 @@ def stretched_input(checkpoint: Checkpoint, channels: int, size: tuple[int, int]
 def _stated(checkpoint: Checkpoint, known: frozenset[str]) -> Processor:
     """Read the processor. Raises CheckpointError where it is missing, or states something that is not known."""
     found = checkpoint.processor("image_processor")
-    if unknown := sorted(found.fields.keys() - known - _RECORDS):
+    harmless = _RECORDS | _OF_ANNOTATIONS.get(checkpoint.model_type, frozenset())
+    if unknown := sorted(found.fields.keys() - known - harmless):
         raise CheckpointError(
             f"{found.file} states {unknown[0]} {found.fields[unknown[0]]!r}, which is not classified: "
             "it could change the pixels unseen"
@@ -111,7 +119,7 @@ def _input(
     resized: tuple[int, int],
     covered: bool,
 ) -> ImageInput:
-    resampling = stated.fields.get("resample", 3 if checkpoint.model_type in _CUTTING else 2)
+    resampling = stated.fields.get("resample", 3 if checkpoint.model_type in _BICUBIC else 2)
     if not isinstance(resampling, int) or resampling not in _RESAMPLING:
         raise CheckpointError(f"{stated.file} states resample {resampling!r}; it can be 0, 1, 2 or 3")
     scale = stated.fields.get("rescale_factor", 1 / 255)

@@ -15,7 +15,7 @@ from limelight_bundle.reader import BundleFolder
 from limelight_bundle.values import Pair, Text
 from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.architectures import architecture_of
-from limelight_export.importing.huggingface.architectures.architecture import Architecture
+from limelight_export.importing.huggingface.architectures.architecture import DETECTION, Architecture
 from limelight_export.importing.huggingface.checkpoint import TOKENIZER, read_checkpoint
 from limelight_export.importing.huggingface.tasks import task_of
 from limelight_export.importing.huggingface.tasks.task import ImportOptions, Source, Task
@@ -116,7 +116,7 @@ def _check_options(architecture: Architecture, options: ImportOptions) -> None:
         raise CheckpointError(f"{architecture.title} reads no speech; leave out --language")
     if options.labels and architecture.kind != "two-tower":
         raise CheckpointError(f"{architecture.title} compares no pictures with texts; leave out --label and --labels")
-    if (options.size or options.threshold is not None) and architecture.kind != "detection":
+    if (options.size or options.threshold is not None) and architecture.kind not in DETECTION:
         raise CheckpointError(f"{architecture.title} finds no objects; leave out --size and --threshold")
 
 

@@ -1,7 +1,15 @@
 """Inputs: what a caller sends, the tensors that it becomes, by which steps, and what its parts are called on maps."""
 
 from limelight_models.cards.inputs.base import DType, Input, TensorSpec, Tokenizer
-from limelight_models.cards.inputs.signals import AudioInput, Fit, ImageInput, PictureSizes, Resampling
+from limelight_models.cards.inputs.signals import (
+    AudioInput,
+    FbankInput,
+    Fit,
+    ImageInput,
+    PictureSizes,
+    Resampling,
+    SpectrogramInput,
+)
 from limelight_models.cards.inputs.tensors import GraphInput, Noise, TensorInput
 from limelight_models.cards.inputs.texts import (
     DocumentInput,
@@ -17,6 +25,7 @@ __all__ = [
     "AudioInput",
     "DType",
     "DocumentInput",
+    "FbankInput",
     "Fit",
     "GraphInput",
     "ImageInput",
@@ -27,6 +36,7 @@ __all__ = [
     "PairInput",
     "PictureSizes",
     "Resampling",
+    "SpectrogramInput",
     "TensorInput",
     "TensorSpec",
     "TextInput",

@@ -1,5 +1,6 @@
 """Pictures and recordings as inputs."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -90,11 +91,11 @@ class ImageInput(Input):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AudioInput(Input):
-    """A recording -> `features` float32 [mel, frame], the logarithm of its mel spectrogram (`LogMel` of bundle.proto).
+class SpectrogramInput(Input):
+    """A recording -> `features` float32 [mel, frame].
 
-    sample_rate: samples a second. window, hop: samples of a window, and between two. mels: number of filters, up to
-    highest_frequency in Hz. frames: of every recording; the card's `max_audio_seconds` is no more.
+    sample_rate: samples a second. window, hop: samples of a window, and between two. mels: number of filters.
+    frames: of every recording; the card's `max_audio_seconds` is no more.
     """
 
     name: str = "audio"
@@ -103,14 +104,8 @@ class AudioInput(Input):
     window: int
     hop: int
     mels: int
-    highest_frequency: float
     frames: int
     kind = model_pb2.INPUT_KIND_AUDIO
-
-    @property
-    def seconds(self) -> float:
-        """Length of the longest recording."""
-        return self.frames * self.hop / self.sample_rate
 
     @property
     def tensors(self) -> Sequence[TensorSpec]:
@@ -118,6 +113,31 @@ class AudioInput(Input):
 
     @property
     def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+        decode = bundle_pb2.DecodeAudio(sample_rate=self.sample_rate)
+        return [bundle_pb2.PreprocessingStep(decode_audio=decode), self.spectrogram]
+
+    @property
+    @abstractmethod
+    def spectrogram(self) -> bundle_pb2.PreprocessingStep:
+        """The step that makes it of samples."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioInput(SpectrogramInput):
+    """The logarithm of a recording's mel spectrogram (`LogMel` of bundle.proto).
+
+    highest_frequency: where the last filter ends, in Hz.
+    """
+
+    highest_frequency: float
+
+    @property
+    def seconds(self) -> float:
+        """Length of the longest recording."""
+        return self.frames * self.hop / self.sample_rate
+
+    @property
+    def spectrogram(self) -> bundle_pb2.PreprocessingStep:
         log_mel = bundle_pb2.LogMel(
             window=self.window,
             hop=self.hop,
@@ -126,12 +146,44 @@ class AudioInput(Input):
             frames=self.frames,
             tensor="features",
         )
-        return [
-            bundle_pb2.PreprocessingStep(decode_audio=bundle_pb2.DecodeAudio(sample_rate=self.sample_rate)),
-            bundle_pb2.PreprocessingStep(log_mel=log_mel),
-        ]
+        return bundle_pb2.PreprocessingStep(log_mel=log_mel)
 
     def joined_frames(self, joined: int, name: str = "frames") -> LabelSet:
         """Frames of the model, each of so many of the spectrogram's."""
         seconds = joined * self.hop / self.sample_rate
         return LabelSet(name=name, kind="frames", input=self.name, frames=(self.frames // joined, seconds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FbankInput(SpectrogramInput):
+    """The logarithm of a recording's filter bank, less `mean` and divided by `deviation` (`Fbank` of bundle.proto).
+
+    lowest_frequency: where the first filter starts, in Hz.
+    """
+
+    lowest_frequency: float
+    mean: float
+    deviation: float
+
+    @property
+    def seconds(self) -> float:
+        """Length of the longest recording."""
+        return (self.window + (self.frames - 1) * self.hop) / self.sample_rate
+
+    @property
+    def spectrogram(self) -> bundle_pb2.PreprocessingStep:
+        fbank = bundle_pb2.Fbank(
+            window=self.window,
+            hop=self.hop,
+            mels=self.mels,
+            lowest_frequency=self.lowest_frequency,
+            frames=self.frames,
+            mean=self.mean,
+            deviation=self.deviation,
+            tensor="features",
+        )
+        return bundle_pb2.PreprocessingStep(fbank=fbank)
+
+    def cells(self, rows: int, columns: int, *, leading: tuple[str, ...] = (), name: str = "patches") -> LabelSet:
+        """So many cells that cover it: rows are bands from the lowest up, columns times."""
+        return LabelSet(name=name, kind="grid", input=self.name, names=leading, grid=(rows, columns))

@@ -27,6 +27,8 @@ _REFUSED: Mapping[str, str] = {
     "canine": "CANINE cannot be imported: it attends within windows of characters, and among pools of them",
     "xlm": "XLM cannot be imported: its tokenizer is a program, which no tokenizer.json can hold",
     "flaubert": "FlauBERT cannot be imported: its tokenizer is a program, which no tokenizer.json can hold",
+    "wav2vec2": "wav2vec2 cannot be imported: it has as many frames as a recording is long, and those of a bundle have "
+    "one number of frames",
     "swin": "Swin cannot be imported: it attends within windows that shift from layer to layer",
     "swinv2": "Swin 2 cannot be imported: it attends within windows that shift from layer to layer",
 }

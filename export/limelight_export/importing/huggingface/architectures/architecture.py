@@ -7,7 +7,21 @@ from typing import Any, ClassVar, Literal
 from limelight_export.importing.huggingface.fields import PLAIN, Condition, Fields, fields, one_of
 from limelight_models.cards.taxonomy import Citation, Taxonomy
 
-Kind = Literal["encoder", "decoder", "encoder-decoder", "speech", "vision", "two-tower", "detection"]
+Kind = Literal[
+    "encoder",
+    "decoder",
+    "encoder-decoder",
+    "speech",
+    "audio",
+    "vision",
+    "staged-vision",
+    "two-tower",
+    "detection",
+    "token-detection",
+]
+# Kinds that find objects in pictures, and that read nothing else than pictures.
+DETECTION: tuple[Kind, ...] = ("detection", "token-detection")
+PICTURES: tuple[Kind, ...] = ("vision", "staged-vision", *DETECTION)
 
 SELF_ATTENTION = Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head")
 
@@ -117,23 +131,29 @@ class VisionArchitecture(Architecture):
     """An encoder of pictures of one size, cut into square patches.
 
     Attributes:
-        leading: names of the tokens in front of the patches.
+        leading: names of the tokens in front of the patches, registers apart.
+        interpolates: whether positions are interpolated to pictures of another size than the configuration states.
+        is_pooled: whether the vector of a picture is made by its pooler; else it is that of the first token.
+        options: arguments of the constructor of a model without a head.
     """
 
     kind: ClassVar[Kind] = "vision"
-    leading: tuple[str, ...]
+    leading: tuple[str, ...] = ("class",)
+    interpolates: bool = False
+    is_pooled: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def vision_fields() -> Fields:
-    """Classify the fields of an encoder of pictures."""
+def vision_fields(used: str = "", *, harmless: str = "") -> Fields:
+    """Classify the fields of an encoder of pictures: the usual ones, and its own."""
     return fields(
-        """
+        f"""
         hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act layer_norm_eps image_size
-        patch_size num_channels qkv_bias
+        patch_size num_channels qkv_bias {used}
         """,
         # Of heads that are not imported.
-        harmless=f"encoder_stride pooler_output_size pooler_act pad_token_id tie_word_embeddings {_DROPOUT}",
-        only={"is_decoder": one_of(False), "is_encoder_decoder": one_of(False), "pruned_heads": one_of({}, None)},
+        harmless=f"encoder_stride pooler_output_size pooler_act pad_token_id tie_word_embeddings {_DROPOUT} {harmless}",
+        only=ENCODES,
     )
 
 

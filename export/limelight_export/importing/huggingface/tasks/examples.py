@@ -1,11 +1,18 @@
 """Examples of an imported model: the caller's, or those of this repository that are short enough for it."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
 
 from limelight_bundle.errors import InputError
-from limelight_bundle.values import Instance, Text
+from limelight_bundle.values import Audio, Instance, Text
 from limelight_export.errors import CheckpointError
+from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_models.cards.card import Card
+from limelight_models.cards.inputs import SpectrogramInput
+
+_SECONDS = 0.5  # of a recording
 
 
 def text_instances(name: str, texts: Iterable[str]) -> tuple[Instance, ...]:
@@ -23,6 +30,16 @@ def choose_examples(card: Card, given: Sequence[Instance], own: Sequence[Instanc
     if not chosen:
         raise CheckpointError("the texts of this repository are too long for the model; give it one: --example TEXT")
     return chosen
+
+
+def made_recordings(source: Source[Any], recording: SpectrogramInput) -> tuple[Instance, ...]:
+    """Make two tones that rise. Raises CheckpointError where the caller gives examples."""
+    if source.options.examples:
+        raise CheckpointError("examples of this model would be recordings; they are made")
+    rate = recording.sample_rate
+    time = np.arange(int(_SECONDS * rate)) / rate
+    sounds = (0.5 * np.sin(2 * np.pi * (200 + 400 * (number + time)) * time) for number in range(2))
+    return tuple({recording.name: Audio(each.astype(np.float32), rate)} for each in sounds)
 
 
 def _fits(card: Card, example: Instance) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from limelight_export.errors import CheckpointError
-from limelight_export.importing.huggingface.architectures.architecture import Architecture, Kind
+from limelight_export.importing.huggingface.architectures.architecture import PICTURES, Architecture, Kind
 from limelight_export.importing.huggingface.checkpoint import Checkpoint
 from limelight_models.cards.card import Card, TrainedModel
 
@@ -90,7 +90,7 @@ class Task:
     @property
     def reads_text(self) -> bool:
         """Whether it needs the tokenizer."""
-        return self.kind not in ("vision", "detection") and self.name != "image-embedding"
+        return self.kind not in (*PICTURES, "audio") and not self.name.startswith("image-")
 
     @property
     def reads_pairs(self) -> bool:
@@ -100,9 +100,9 @@ class Task:
     @property
     def processor(self) -> str:
         """The part of a checkpoint's processor that it needs; empty for none."""
-        if self.kind == "speech":
+        if self.kind in ("speech", "audio"):
             return "feature_extractor"
-        reads_pictures = self.kind in ("vision", "detection", "two-tower") and self.name != "text-embedding"
+        reads_pictures = self.kind in (*PICTURES, "two-tower") and self.name != "text-embedding"
         return "image_processor" if reads_pictures else ""
 
     def build(self, source: Source[Any]) -> TrainedModel:

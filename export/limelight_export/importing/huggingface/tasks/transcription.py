@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from limelight_bundle.tokenizer_files import load_tokenizer
-from limelight_bundle.values import Audio
 from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.architectures.encoder_decoders import SpeechArchitecture
 from limelight_export.importing.huggingface.checkpoint import Checkpoint
@@ -22,6 +20,7 @@ from limelight_export.importing.huggingface.output_rules import (
     stated_tokens,
 )
 from limelight_export.importing.huggingface.recordings import audio_input
+from limelight_export.importing.huggingface.tasks.examples import made_recordings
 from limelight_export.importing.huggingface.tasks.layer_maps import encoder_decoder_maps, encoder_decoder_states
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.tasks.text_generation import end_tokens
@@ -34,8 +33,6 @@ from limelight_models.cards.inputs import Tokenizer, forced_target
 from limelight_models.cards.labels import LabelSet, output_steps
 from limelight_models.cards.maps import Map
 from limelight_models.cards.results import Written
-
-_EXAMPLE_SECONDS = 0.5
 
 
 def build_transcription(source: Source[SpeechArchitecture]) -> TrainedModel:
@@ -70,8 +67,6 @@ def _build(source: Source[SpeechArchitecture], task: str, does: str) -> TrainedM
         ExportError: steps with a cache differ from the library's eager attention.
     """
     checkpoint, architecture = source.checkpoint, source.architecture
-    if source.options.examples:
-        raise CheckpointError("examples of this model would be recordings; they are made")
     config = load_config(checkpoint)
     sizes, vocabulary = architecture.sizes(config), int(config.vocab_size)
     frames = int(config.max_source_positions) * architecture.joined
@@ -109,7 +104,7 @@ def _build(source: Source[SpeechArchitecture], task: str, does: str) -> TrainedM
         hidden=encoder_decoder_states(sizes, config, source=heard, steps=written.steps),
         max_audio_seconds=recording.seconds,
     )
-    examples = tuple({recording.name: _sound(number, recording.sample_rate)} for number in range(2))
+    examples = made_recordings(source, recording)
     for row in example_rows(card, examples):
         tensors = {name: torch.from_numpy(array)[None] for name, array in row.tensors.items()}
         check_against_library(network, tensors, [output.begin, *(each[0] for each in output.rules.forced), 0], written)
@@ -189,9 +184,3 @@ def _alignment(checkpoint: Checkpoint, config: Any) -> tuple[tuple[int, int], ..
         if len(each) != 2 or not all(0 <= place < limit for place, limit in zip(each, limits, strict=True)):
             raise CheckpointError(f"{GENERATION_CONFIG} states alignment_heads {each}, which the model does not have")
     return tuple((int(layer), int(head)) for layer, head in found)
-
-
-def _sound(number: int, rate: int) -> Audio:
-    """Make a tone that rises."""
-    time = np.arange(int(_EXAMPLE_SECONDS * rate)) / rate
-    return Audio((0.5 * np.sin(2 * np.pi * (200 + 400 * (number + time)) * time)).astype(np.float32), rate)

@@ -12,7 +12,9 @@ from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.architectures.architecture import EncoderArchitecture, VisionArchitecture
 from limelight_export.importing.huggingface.architectures.pictures import TwoTowerArchitecture
 from limelight_export.importing.huggingface.attention import run_eager
+from limelight_export.importing.huggingface.checkpoint import TOKENIZER_CONFIG
 from limelight_export.importing.huggingface.loading import load_config, load_model
+from limelight_export.importing.huggingface.tasks.classification import labels_of
 from limelight_export.importing.huggingface.tasks.encoder import EncoderParts, encoder_model, text_input
 from limelight_export.importing.huggingface.tasks.pictures import picture_model
 from limelight_export.importing.huggingface.tasks.task import Source
@@ -20,7 +22,6 @@ from limelight_export.importing.huggingface.text import read_tokenizer, token_li
 from limelight_models.cards.card import TrainedModel
 from limelight_models.cards.results import Classes, Vector
 
-_TEXT_MODEL, _VISION_MODEL = "CLIPTextModelWithProjection", "CLIPVisionModelWithProjection"
 # The end of a text is found by its id, or is the largest id: padding must be neither.
 _PADDING = 0
 
@@ -29,15 +30,22 @@ def build_text_embedding(source: Source[TwoTowerArchitecture]) -> TrainedModel:
     """Build a model that maps a text to a vector. Raises: CheckpointError where it cannot be loaded."""
     text, _ = _towers(source)
     _refuse_labels(source)
+    towers = source.architecture.towers
+    if source.architecture.fills_texts:
+        raise CheckpointError(
+            f"{source.architecture.title} reads padding as it does other tokens, which a bundle's texts do not have; "
+            "--task zero-shot compares pictures with texts"
+        )
     parts = _text_parts(source)
     read = text_input(parts, "A text.")
+    size = int(getattr(parts.config, towers.text_size))
     return encoder_model(
         text,
         parts,
-        _text_vector,
+        lambda output, mask: {"vector": normalize(output[towers.text_vector], dim=-1)},
         model_input=read,
         tokens=read.tokens(words=True),
-        results=[Vector(size=int(parts.config.projection_dim), summary="The vector of the text, of length 1.")],
+        results=[Vector(size=size, summary="The vector of the text, of length 1.")],
         summary="Maps a text to a vector that is compared with those of pictures.",
     )
 
@@ -46,34 +54,53 @@ def build_picture_embedding(source: Source[TwoTowerArchitecture]) -> TrainedMode
     """Build a model that maps a picture to a vector. Raises: CheckpointError as of `picture_model`."""
     _, vision = _towers(source)
     _refuse_labels(source)
-    config = load_config(source.checkpoint).vision_config
+    config, towers = load_config(source.checkpoint).vision_config, source.architecture.towers
+    size = int(getattr(config, towers.vision_size))
     return picture_model(
         vision,
         config,
-        lambda: load_model(source.checkpoint, _VISION_MODEL),
-        _picture_vector,
-        result=Vector(size=int(config.projection_dim), summary="The vector of the picture, of length 1."),
+        lambda: load_model(source.checkpoint, towers.vision),
+        lambda output: {"vector": normalize(output[towers.vision_vector], dim=-1)},
+        result=Vector(size=size, summary="The vector of the picture, of length 1."),
         summary="Maps a picture to a vector that is compared with those of texts.",
+        default_to_square=False,
+        pools=source.architecture.pools,
+    )
+
+
+def build_classifier(source: Source[TwoTowerArchitecture]) -> TrainedModel:
+    """Build a model that classifies a picture by the encoder of pictures alone. Raises: as of `picture_model`."""
+    _, vision = _towers(source)
+    _refuse_labels(source)
+    config = load_config(source.checkpoint)
+    return picture_model(
+        vision,
+        config.vision_config,
+        lambda: load_model(source.checkpoint, "AutoModelForImageClassification"),
+        lambda output: {"logits": output.logits},
+        result=Classes(labels=labels_of(config)),
+        summary="Classifies a picture.",
         default_to_square=False,
     )
 
 
 class _Similarity(nn.Module):
-    """Scores of classes: the cosines of a picture's vector and the classes', times the model's scale.
+    """Scores of classes: the cosines of a picture's vector and the classes', times the model's scale, and its bias.
 
     Args:
+        name: of the picture's vector among the model's outputs.
         vectors: [class, feature] of length 1.
     """
 
-    def __init__(self, vectors: Tensor, scale: float) -> None:
+    def __init__(self, name: str, vectors: Tensor, scale: float, bias: float) -> None:
         super().__init__()
         self.vectors: Tensor
         self.register_buffer("vectors", vectors)
-        self._scale = scale
+        self._name, self._scale, self._bias = name, scale, bias
 
     def forward(self, output: Any) -> dict[str, Tensor]:
         """Compare a picture's vector with those of the classes."""
-        return {"logits": normalize(output.image_embeds, dim=-1) @ self.vectors.T * self._scale}
+        return {"logits": normalize(output[self._name], dim=-1) @ self.vectors.T * self._scale + self._bias}
 
 
 def build_zero_shot(source: Source[TwoTowerArchitecture]) -> TrainedModel:
@@ -92,17 +119,19 @@ def build_zero_shot(source: Source[TwoTowerArchitecture]) -> TrainedModel:
         )
     if "{}" not in prompt:
         raise CheckpointError(f"the prompt {prompt!r} has no {{}} in the place of the label")
-    scale = float(torch.as_tensor(_whole(source).logit_scale).exp())
+    architecture, towers = source.architecture, source.architecture.towers
+    whole: Any = load_model(source.checkpoint, towers.whole)
+    bias = float(getattr(whole, "logit_bias", 0.0))
     vectors = _vectors(source, [prompt.replace("{}", label) for label in labels])
-    config = load_config(source.checkpoint).vision_config
     return picture_model(
         vision,
-        config,
-        lambda: load_model(source.checkpoint, _VISION_MODEL),
-        _Similarity(vectors, scale),
-        result=Classes(labels=labels),
+        load_config(source.checkpoint).vision_config,
+        lambda: load_model(source.checkpoint, towers.vision),
+        _Similarity(towers.vision_vector, vectors, float(whole.logit_scale.exp()), bias),
+        result=Classes(labels=labels, activation=architecture.activation),
         summary=f"Classifies a picture by the text {prompt!r} of each class.",
         default_to_square=False,
+        pools=architecture.pools,
     )
 
 
@@ -124,18 +153,21 @@ def _refuse_labels(source: Source[TwoTowerArchitecture]) -> None:
         )
 
 
-def _whole(source: Source[TwoTowerArchitecture]) -> Any:
-    return load_model(source.checkpoint, "CLIPModel")
-
-
 def _text_parts(source: Source[TwoTowerArchitecture]) -> EncoderParts:
     config = load_config(source.checkpoint).text_config
-    if config.eos_token_id == _PADDING:
-        raise CheckpointError(f"config.json states eos_token_id {_PADDING}, which stands for padding here")
-    config.pad_token_id = _PADDING
+    if source.architecture.fills_texts:
+        if "attention_mask" in (source.checkpoint.table(TOKENIZER_CONFIG).get("model_input_names") or ()):
+            raise CheckpointError(
+                f"{TOKENIZER_CONFIG} states attention_mask among model_input_names; {source.architecture.title} is "
+                "trained to read padding, so leave it out"
+            )
+    else:
+        if config.eos_token_id == _PADDING:
+            raise CheckpointError(f"config.json states eos_token_id {_PADDING}, which stands for padding here")
+        config.pad_token_id = _PADDING
     tokenizer = read_tokenizer(source.checkpoint, int(config.vocab_size))
     limit = source.tokens_within(token_limit(source.checkpoint, int(config.max_position_embeddings)))
-    return EncoderParts(config, load_model(source.checkpoint, _TEXT_MODEL), tokenizer, limit)
+    return EncoderParts(config, load_model(source.checkpoint, source.architecture.towers.text), tokenizer, limit)
 
 
 def _vectors(source: Source[TwoTowerArchitecture], texts: list[str]) -> Tensor:
@@ -146,15 +178,9 @@ def _vectors(source: Source[TwoTowerArchitecture], texts: list[str]) -> Tensor:
         ids = tokenizer.encode(text).ids
         if len(ids) > parts.max_tokens:
             raise CheckpointError(f"the text {text!r} has {len(ids)} tokens; the model reads {parts.max_tokens}")
+        if source.architecture.fills_texts:
+            ids += [int(parts.config.pad_token_id)] * (parts.max_tokens - len(ids))
         with torch.no_grad():
             output = run_eager(parts.model, input_ids=torch.tensor([ids]))
-        vectors.append(normalize(output.text_embeds[0], dim=-1))
+        vectors.append(normalize(output[source.architecture.towers.text_vector][0], dim=-1))
     return torch.stack(vectors)
-
-
-def _text_vector(output: Any, mask: Tensor) -> dict[str, Tensor]:
-    return {"vector": normalize(output.text_embeds, dim=-1)}
-
-
-def _picture_vector(output: Any) -> dict[str, Tensor]:
-    return {"vector": normalize(output.image_embeds, dim=-1)}

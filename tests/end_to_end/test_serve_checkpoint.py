@@ -101,6 +101,11 @@ def test_a_server_whose_checkpoint_cannot_be_imported_does_not_start_and_says_wh
     checkpoint: Path, tmp_path: Path
 ) -> None:
     change_config(checkpoint, model_type="swin")
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['transformers'] = None")  # as if not installed
+    with serving(tmp_path, "--checkpoint", str(checkpoint), PYTHONPATH=str(tmp_path)) as process:
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (1, "")
+    assert errors.startswith("limelight: `limelight import` needs transformers, which is not installed: ")
     for arguments, message, status in (
         ((str(checkpoint),), "Swin cannot be imported", 1),
         ((f"{checkpoint} --pooling cls --poling",), "No such option: --poling", 2),

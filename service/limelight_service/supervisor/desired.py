@@ -18,9 +18,7 @@ class DesiredState:
 
     def __init__(self, settings: Settings) -> None:
         if settings.checkpoint:
-            raise BundleError(
-                f"only `limelight serve` imports the checkpoint {settings.checkpoint}; give a model"
-            )
+            raise BundleError(f"only `limelight serve` imports the checkpoint {settings.checkpoint}; give a model")
         self._repository = Path(settings.repository) if settings.repository else None
         self._models = settings.models
         self.folders: dict[tuple[str, int], Path] = {}

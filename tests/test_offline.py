@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.importing.huggingface.encoders import ENCODERS
+
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 15  # ONNX Runtime looks its maker up ten seconds after it was imported
 TOLD = ("ORT_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -79,9 +81,11 @@ def left_behind(home: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_server_and_an_export_call_nobody_and_leave_nothing_in_the_home(tmp_path: Path) -> None:
+def test_a_server_an_import_and_an_export_call_nobody_and_leave_nothing_in_the_home(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "deploy" / "demo" / "dates", tmp_path / "models" / "dates")
-    flags = ("serve", "--repository", str(tmp_path / "models"), "--port", "0", "--metrics-port", "0")
+    checkpoint = ENCODERS["bert"].write(tmp_path / "small", num_hidden_layers=1)
+    flags = ("serve", "--repository", str(tmp_path / "models"), "--checkpoint", str(checkpoint))
+    flags += ("--port", "0", "--metrics-port", "0")
     homes = {"server": tmp_path / "server", "export": tmp_path / "export"}
     server = begun(homes["server"], tmp_path / "server.trace", SERVER, *flags)
     export = begun(

@@ -90,8 +90,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reviews = [("good", "A fine film. I liked it."), ("bad", "A dull film. I slept."), ("good", "Fine, fine, fine.")]
     lines = [f"{label}\t{text} Number {number}." for number in range(40) for label, text in reviews]
     (folder / "reviews.tsv").write_text("\n".join(lines) + "\n")
-    ENCODERS["bert"].write(folder / "all-MiniLM-L6-v2", "Model")
-    stated_pooling(folder / "all-MiniLM-L6-v2")
+    sentences = folder / "sentence-transformers" / "all-MiniLM-L6-v2"  # a folder counts before a name of a hub
+    ENCODERS["bert"].write(sentences, "Model")
+    stated_pooling(sentences)
     onnx_files.write(folder / "model.onnx", onnx_files.model())
     return folder
 

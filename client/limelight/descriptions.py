@@ -205,11 +205,14 @@ class Source(Record):
     Attributes:
         classes: classes of the library that the weights were saved from.
         ignored_fields: fields of its configuration that change nothing at inference.
+        repository, revision: repository of a hub that the files were downloaded from, and its commit.
     """
 
     classes: tuple[str, ...]
     licence: str
     ignored_fields: tuple[str, ...]
+    repository: str
+    revision: str
 
 
 @dataclass(frozen=True)
@@ -350,7 +353,13 @@ def read_model(message: service_pb2.GetModelResponse) -> Model:
         training_data=TrainingData(
             data.name, data.licence, data.training_examples, data.held_out_examples, data.summary
         ),
-        source=Source(tuple(it.source.classes), it.source.licence, tuple(it.source.ignored_fields)),
+        source=Source(
+            tuple(it.source.classes),
+            it.source.licence,
+            tuple(it.source.ignored_fields),
+            it.source.repository,
+            it.source.revision,
+        ),
         metrics=tuple(_metric(each) for each in it.metrics),
         precision=name_of(model_pb2.Precision, it.precision),
         examples=tuple(it.examples),

@@ -14,6 +14,7 @@ import typer
 from limelight.base.commands import CommandError
 from limelight.base.streams import say
 from limelight_bundle.errors import LimelightError
+from limelight_service.checkpoints import with_checkpoints
 from limelight_service.configuration import SettingsError, ignored_variables, load_settings
 from limelight_service.platform.addresses import address_of
 from limelight_service.repository.folders import given
@@ -40,8 +41,8 @@ def serve(**flags: Any) -> None:
     if print_only:
         print(settings.to_toml(), end="")
         return
-    if not settings.repository and not settings.model:
-        raise CommandError("which models? Give --repository DIR, or --model NAME=FOLDER", status=2)
+    if not settings.repository and not settings.model and not settings.checkpoint:
+        raise CommandError("which models? Give --repository DIR, --model NAME=FOLDER, or --checkpoint DIR", status=2)
     if settings.repository and not Path(settings.repository).is_dir():
         raise CommandError(f"the repository {settings.repository} is no folder")
     try:
@@ -66,6 +67,8 @@ def run(settings: Settings, announce: Callable[[Any], None] = print_address) -> 
     """
     from limelight_service.process_signals import leave_on_signal
 
+    if settings.checkpoint:
+        settings = with_checkpoints(settings)
     leave_on_signal()  # before anything is imported that takes a second
     limit_libraries()
     from limelight_service.supervisor.serving import serve as serve_settings
@@ -157,8 +160,8 @@ def _help(summary: str, default: Any) -> str:
 
 
 def _metavar(name: str, kind: type) -> str | None:
-    if name in ("repository", "model"):
-        return "DIR" if name == "repository" else "NAME=FOLDER"
+    if name in ("repository", "model", "checkpoint"):
+        return {"repository": "DIR", "model": "NAME=FOLDER", "checkpoint": "DIR|ORG/NAME"}[name]
     if name in ("tokens", "tls_cert", "tls_key", "tls_client_ca"):
         return "FILE"
     if name == "attention_signals":

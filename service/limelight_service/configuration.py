@@ -59,7 +59,7 @@ def load_settings(
         elif name in content:
             values[name] = _check(content[name], kind, rule, f"{file}: {name}")
     settings = Settings(**values)
-    _check_models(settings)
+    check_models(settings)
     if settings.max_instances > settings.queue_rows:
         raise SettingsError(
             f"max_instances is {settings.max_instances}, more than queue_rows ({settings.queue_rows}): such a call "
@@ -84,7 +84,18 @@ def load_settings(
     return settings
 
 
-def _check_models(settings: Settings) -> None:
+def check_models(settings: Settings) -> None:
+    """Check what names the models that are given one by one. Raises: SettingsError."""
+    try:
+        checkpoints = settings.checkpoints
+    except ValueError as error:
+        raise SettingsError(f"checkpoint is {settings.checkpoint!r}: {error}") from error
+    for name, place, _ in checkpoints:
+        if not place or (name and not is_model_name(name)):
+            raise SettingsError(
+                f"checkpoint is {settings.checkpoint!r}; give a folder, or org/name of a hub, with NAME= in front for "
+                "another name: lower-case letters, digits, _ and -, at most 64"
+            )
     names = set()
     for name, folder in settings.models:
         if not folder or not is_model_name(name):

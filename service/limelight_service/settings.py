@@ -1,9 +1,12 @@
 """The server's settings: what can be set, what it means, and which values it takes."""
 
 import math
+import os
 import re
+import shlex
 from dataclasses import Field, dataclass, field, fields
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import tomli_w
@@ -12,6 +15,7 @@ from limelight_service.platform.machine import available_cores, available_memory
 
 _MEBIBYTE = 2**20
 _LARGEST_MESSAGE = 2**31 - 1
+CHECKPOINTS = "checkpoints"  # in the cache: imports of checkpoints
 _PARTS = re.compile(r",(?=[^,/]*=)")  # a comma of a folder's name has no name of a model behind it
 
 
@@ -65,6 +69,13 @@ class Settings:
         Group.MODELS,
         "",
         "A model in a folder of its own, a bundle or its version folders, as dates=/mnt/models; several with commas.",
+        is_list=True,
+    )
+    checkpoint: str = _setting(
+        Group.MODELS,
+        "",
+        "A Hugging Face checkpoint, a folder or org/name@revision, that is imported once; NAME=… for another name. "
+        "Options of `limelight import hf` may follow, as 'org/name --pooling cls'; several with commas.",
         is_list=True,
     )
     model_control: str = _setting(
@@ -200,8 +211,8 @@ class Settings:
     cache_dir: str = _setting(
         Group.FILES,
         "",
-        "Folder of this user alone for what checks found, and for packed weights; empty for limelight in the "
-        "user's cache, none for no such folder.",
+        "Folder of this user alone for what checks found, for packed weights, and in checkpoints/ for imports; empty "
+        "for limelight in the user's cache, none for no such folder.",
     )
     log_level: str = _setting(
         Group.FILES, "info", "Least severe line logged.", choices=("debug", "info", "warning", "error")
@@ -349,6 +360,24 @@ class Settings:
         return [(name.strip(), folder.strip()) for name, _, folder in parts]
 
     @property
+    def checkpoints(self) -> list[tuple[str, str, list[str]]]:
+        """Name (empty for its own), place and options of each checkpoint. Raises ValueError for an open quote."""
+        found = []
+        for each in filter(None, map(str.strip, self.checkpoint.split(","))):
+            named, dashes, options = each.partition(" --")
+            *name, place = named.split("=", 1)
+            found.append(("".join(name).strip(), place.strip(), shlex.split(dashes + options)))
+        return found
+
+    @property
+    def cache_folder(self) -> Path | None:
+        """Folder of what is kept between starts; None for none. Raises RuntimeError where there is no home."""
+        if self.cache_dir == "none":
+            return None
+        above = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        return Path(self.cache_dir or Path(above) / "limelight").expanduser()
+
+    @property
     def devices(self) -> tuple[int, ...]:
         """Numbers of the devices: an engine serves each."""
         return tuple(int(each) for each in self.gpu_devices.split(","))
@@ -412,6 +441,8 @@ class Settings:
     def to_toml(self) -> str:
         """Write the settings as a TOML file that `load_settings` reads back, and in comments what they take here."""
         lines = ["# Taken of this machine: ", ", ".join(f"{name} {value}" for name, value in self.taken.items()), "\n"]
+        if self.checkpoint and self.cache_folder:
+            lines.append(f"# Checkpoints are imported to {self.cache_folder / CHECKPOINTS}\n")
         for each in public_settings():
             lines += [f"# {each.metadata['rule'].summary}\n", tomli_w.dumps({each.name: getattr(self, each.name)})]
         return "".join(lines)

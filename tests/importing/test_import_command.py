@@ -34,7 +34,10 @@ def test_an_import_says_what_it_wrote_and_how_close_it_is(tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["hf", "nowhere", "--repository", "build"], "nowhere has no config.json; name the folder of a checkpoint"),
+        (
+            ["hf", "nowhere", "--repository", "build"],
+            "nowhere has no config.json; name the folder of a checkpoint, or org/name of a hub",
+        ),
         (["convert-weights", "nowhere", "--out", "build"], "nowhere has no pickled weights"),
     ],
 )

@@ -108,6 +108,8 @@ def _print_model(model: Model) -> None:
             print(data.summary)
     for line, values in (
         ("imported from", model.source.classes),
+        ("repository", (model.source.repository,)),
+        ("revision", (model.source.revision,)),
         ("licence", (model.source.licence,)),
         ("configuration fields without effect", model.source.ignored_fields),
     ):

@@ -1,17 +1,21 @@
 """The commands `limelight import` and `limelight inspect`. Libraries are imported when an import begins."""
 
+import os
 import re
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from limelight.base import installing
 from limelight.base.commands import CommandError
 from limelight_bundle.errors import LimelightError
+from limelight_bundle.reader import BundleFolder
 from limelight_export.command import parity_line
 from limelight_export.next_commands import next_commands
 from limelight_export.precision import Precision
@@ -40,7 +44,13 @@ def _importing() -> None:
 
 @importing.command("hf")
 def import_hf(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with config.json and model.safetensors.")],
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR|ORG/NAME[@REVISION]",
+            help="Folder with config.json and model.safetensors, or a repository of a hub, which is downloaded.",
+        ),
+    ],
     repository: Annotated[
         Path, typer.Option(help="Repository folder; the bundle is written to REPOSITORY/<model>/<version>.")
     ],
@@ -99,12 +109,19 @@ def import_hf(
         typer.Option("--half-weights", help="Store weights as float16, which halves the files; compute in float32."),
     ] = False,
     no_interventions: _NoInterventions = False,
+    once: Annotated[bool, typer.Option(hidden=True, help="As `limelight serve` needs it: `import_once`.")] = False,
 ) -> None:
     """Import a Hugging Face checkpoint, and verify that its answers and maps equal those of transformers."""
     _require("transformers", "torch", "onnx_ir", "onnxscript", "safetensors")
-    from limelight_export.importing.huggingface.importer import import_checkpoint
+    from limelight_export.importing.huggingface.checkpoint import read_checkpoint, read_description
+    from limelight_export.importing.huggingface.hub import download, hub_name
+    from limelight_export.importing.huggingface.import_cache import import_once
+    from limelight_export.importing.huggingface.importer import check_description, import_checkpoint
     from limelight_export.importing.huggingface.tasks.task import ImportOptions
 
+    folder = Path(checkpoint)
+    if once:
+        _end_with_standard_input()
     with _one_line_errors(folder):
         listed = [] if labels is None else labels.read_text(encoding="utf-8").split("\n")
         options = ImportOptions(
@@ -119,17 +136,30 @@ def import_hf(
             size=_rows_and_columns(size),
             threshold=threshold,
         )
-        written = import_checkpoint(
-            folder,
-            repository,
-            task=task,
-            options=options,
-            version=version,
-            precision=precision,
-            half_weights=half_weights,
-            interventions=not no_interventions,
-            report=_stopwatch(),
-        )
+        if on_hub := hub_name(checkpoint):
+            with _interrupted_at_once():
+                folder = download(
+                    *on_hub,
+                    check=lambda found: check_description(read_description(found), task=task, options=options),
+                    say=_progress,
+                )
+        choices: dict[str, Any] = {
+            "task": task,
+            "version": version,
+            "precision": precision,
+            "half_weights": half_weights,
+            "interventions": not no_interventions,
+        }
+        report = _stopwatch()
+
+        def write(into: Path) -> BundleFolder:
+            return import_checkpoint(folder, into, options=options, report=report, **choices)
+
+        if once:
+            _clean_up_on_signals()
+            typer.echo(import_once(read_checkpoint(folder), repository, options, choices, write, say=_progress))
+            return
+        written = write(repository)
     within = "" if precision is Precision.FLOAT32 else f", within the tolerances fitted for {precision}"
     typer.echo(f"{written.path}: answers and maps equal transformers' eager attention{within}")
     states = {each.name for each in written.bundle.description.hidden}  # as many as maps; bundle.json has theirs
@@ -225,6 +255,43 @@ def _say(line: str) -> None:
 def _printable(line: str) -> str:
     """Return a line that holds names of a file, which may be anything, without control characters."""
     return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in line)
+
+
+def _progress(line: str) -> None:
+    typer.echo(_printable(line), err=True)
+
+
+def _end_with_standard_input() -> None:
+    """Have the process end, as by SIGTERM, once its standard input has ended: the process that started it has."""
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """Have Ctrl-C end the process without a word to threads, which would first download what they have begun."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _clean_up_on_signals() -> None:
+    """Have the first signal that ends a process end it as Ctrl-C does, by an exception: temporary files are removed."""
+
+    def interrupt(*_: object) -> None:
+        for each in (signal.SIGINT, signal.SIGTERM):  # a second one would interrupt the removal
+            signal.signal(each, lambda *_: None)
+        raise KeyboardInterrupt
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, interrupt)
 
 
 def _stopwatch() -> Callable[[str], None]:

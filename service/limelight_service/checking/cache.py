@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,7 +24,8 @@ from limelight_service.checking.checker import Checker, Checks
 from limelight_service.checking.identity import identity
 from limelight_service.checking.verdict import Passed, Verdict, from_json, to_json
 from limelight_service.engine.runtime.providers import Provider
-from limelight_service.settings import Settings
+from limelight_service.platform.private import private_folder
+from limelight_service.settings import CHECKPOINTS, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Cached:
 
     def __init__(self, checks: Checks, folder: Path, size: int) -> None:
         self._checks = checks
-        self._folder = _private(folder)
+        self._folder = private_folder(folder)
         self._size = size
 
     def check(self, folder: Path, provider: Provider, settings: Settings, saves: Path | None = None) -> Verdict:
@@ -101,7 +101,7 @@ class Cached:
     def _prune(self, newest: Path) -> None:
         """Remove what was used longest ago until the rest is small enough, and what nobody will finish."""
         entries = []
-        for entry in self._folder.iterdir():
+        for entry in (each for each in self._folder.iterdir() if each.name != CHECKPOINTS):
             with suppress(OSError):
                 used = entry.stat().st_mtime
                 if not entry.name.startswith(_WRITING):
@@ -118,12 +118,9 @@ class Cached:
 def checks_for(settings: Settings) -> Checks:
     """Make what checks bundles for a server, with a memory where it may have one."""
     checks = Checker()
-    if settings.cache_dir == "none":
-        return checks
-    above = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache")
     try:
-        folder = Path(settings.cache_dir or Path(above) / "limelight").expanduser()
-        return Cached(checks, folder, settings.max_cache_bytes)
+        folder = settings.cache_folder
+        return checks if folder is None else Cached(checks, folder, settings.max_cache_bytes)
     except (OSError, RuntimeError) as error:  # there may be no home
         logger.info("what checks of bundles find is not kept: %s", getattr(error, "strerror", None) or error)
         return checks
@@ -200,14 +197,3 @@ def _files(folder: Path) -> list[Path]:
 def _hash(path: Path) -> str:
     with path.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _private(folder: Path) -> Path:
-    """Make a folder that this user alone may read and write. Raises: OSError where it is, or becomes, another's."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    status = os.lstat(folder)
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise OSError(0, "it is not a folder of this user alone")
-    return folder

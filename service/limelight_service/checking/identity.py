@@ -5,8 +5,9 @@ import hashlib
 import json
 import platform
 from functools import cache
-from importlib import import_module, metadata
 from pathlib import Path
+
+from limelight_bundle import identity as of_program
 
 _LIBRARIES = ("onnxruntime", "onnx", "numpy", "tokenizers", "pillow", "protobuf")
 _PACKAGES = ("limelight_bundle", "limelight_service")
@@ -16,31 +17,8 @@ _PROCESSOR = Path("/proc/cpuinfo")
 @cache
 def identity() -> str:
     """Give a hash that is another one whenever a bundle might be checked, or its weights packed, differently."""
-    content = {
-        "python": platform.python_version(),
-        "libraries": {name: _version(name) for name in _LIBRARIES},
-        "code": _code(),
-        "processor": _processor(),
-    }
+    content = {**of_program.identity(_LIBRARIES, _PACKAGES), "processor": _processor()}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-def _code() -> str:
-    """Hash this program itself: between two releases its version says nothing."""
-    found = hashlib.sha256()
-    for package in map(import_module, _PACKAGES):
-        (folder,) = map(Path, package.__path__)
-        for path in sorted(folder.rglob("*.py")):
-            data = path.read_bytes()
-            found.update(f"{package.__name__} {path.relative_to(folder)} {len(data)}\n".encode() + data)
-    return found.hexdigest()
 
 
 def _processor() -> list[str]:

@@ -11,9 +11,14 @@ from limelight_service.settings import Settings
 
 
 class DesiredState:
-    """Folders by name and version. For one event loop."""
+    """Folders by name and version. For one event loop.
+
+    Raises: BundleError for a checkpoint that nobody imported.
+    """
 
     def __init__(self, settings: Settings) -> None:
+        if settings.checkpoint:
+            raise BundleError(f"only `limelight serve` imports the checkpoint {settings.checkpoint}; give a model")
         self._repository = Path(settings.repository) if settings.repository else None
         self._models = settings.models
         self.folders: dict[tuple[str, int], Path] = {}

@@ -119,16 +119,6 @@ def test_a_folder_without_configuration_or_weights_is_refused(folder: Path, tmp_
     assert "config.json of the checkpoint is not JSON" in refused(folder)
 
 
-def test_a_name_on_a_hub_is_refused_with_the_command_that_downloads_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert refused(Path("org/name-v1.5")) == (
-        "org/name-v1.5 is not a folder, and hubs are not read; download it first: "
-        "hf download org/name-v1.5 --local-dir name-v1.5"
-    )
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -206,6 +206,10 @@ def test_what_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
     passes(one, folders[0])
     size = sum(each.stat().st_size for each in one._folder.rglob("*") if each.is_file())
     cached = Cached(counted, tmp_path / "cache", int(2.5 * size))
+    imports = tmp_path / "cache" / "checkpoints"
+    imports.mkdir()
+    (imports / "weights").write_bytes(bytes(3 * size))  # imports of checkpoints do not count, and stay
+    os.utime(imports, (0, 0))
     for number, folder in enumerate(folders[:2]):
         passes(cached, folder)
         os.utime(next(each for each in cached._folder.iterdir() if each.stat().st_mtime > 1e6), (number, number))
@@ -216,6 +220,7 @@ def test_what_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
     assert counted.asked == asked
     passes(cached, folders[1])
     assert counted.asked == asked + 1
+    assert (imports / "weights").is_file()
 
 
 def test_a_folder_that_others_can_write_to_is_no_cache(tmp_path: Path, counted: Counted) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from limelight.v1 import service_pb2
+from limelight_bundle.errors import LimelightError
 from limelight_bundle.wire import to_array
 from limelight_service.configuration import load_settings
 from limelight_service.frontend.status import StatusError
@@ -44,3 +45,12 @@ def test_an_embedded_server_answers_streams_and_refuses(
     logged = {(each["method"], each["rows"], each["code"]) for each in lines}
     assert logged == {("Attend", 1, "OK"), ("Generate", 1, "OK"), ("Predict", 0, "NOT_FOUND")}
     assert "mine" in {each["id"] for each in lines}
+
+
+def test_an_embedded_server_imports_no_checkpoint() -> None:
+    async def start() -> None:
+        async with embedded(load_settings({"checkpoint": "org/name", "cache_dir": "none"}, environment={})):
+            pytest.fail("it serves without its checkpoint")
+
+    with pytest.raises(LimelightError, match="only `limelight serve` imports the checkpoint org/name"):
+        asyncio.run(start())

@@ -13,7 +13,7 @@ from limelight_export.errors import CheckpointError
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
-_WEIGHTS = "model.safetensors"
+WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _PREPROCESSOR = "preprocessor_config.json"
 # transformers 5 writes the parts of a processor into one file.
@@ -26,6 +26,8 @@ _MAX_TEXT_BYTES = 2**28
 # What the folder of a checkpoint may be called in a repository.
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9_-]+")
 _MAX_NAME_LENGTH = 64
+# The folder of a commit in the cache of Hugging Face: the organisation and the name have `--` between them.
+_OF_CACHE = re.compile(r"models--([^/]+)/snapshots/([0-9a-f]{40})")
 # Folders that many checkpoints lie in, one of the trainer's steps, and a commit in the cache of the Hub.
 _NAMES_NOTHING = re.compile(r"models?|checkpoints?(-[0-9]+)?|output|[0-9a-f]{40}")
 
@@ -63,9 +65,18 @@ class Checkpoint:
         return tuple(map(str, found)) if isinstance(found, list) else ()
 
     @property
+    def origin(self) -> tuple[str, str]:
+        """Repository (`org/name`) and commit of a folder of Hugging Face's cache; empty for another folder."""
+        folder = self.folder.resolve()
+        found = _OF_CACHE.fullmatch("/".join(folder.parts[-3:]))
+        return (found[1].replace("--", "/"), found[2]) if found else ("", "")
+
+    @property
     def name(self) -> str:
-        """The folder's name, as a repository can hold it; that of the architecture where the folder's names nothing."""
-        for name in (self.folder.resolve().name, self.model_type):
+        """The name of the repository or the folder, as a repository of bundles can hold it; that of the architecture
+        where the folder's names nothing.
+        """
+        for name in (self.origin[0].rpartition("/")[2], self.folder.resolve().name, self.model_type):
             plain = _NOT_IN_A_NAME.sub("-", name.lower()).strip("-_")
             if plain and not _NAMES_NOTHING.fullmatch(plain):
                 return plain[:_MAX_NAME_LENGTH]
@@ -171,16 +182,18 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         CheckpointError: it has no config.json or no safetensors, brings code, an adapter or quantised weights, or has
             a file that leads out of it or cannot be read.
     """
-    if not folder.exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", str(folder)):
-        raise CheckpointError(
-            f"{folder} is not a folder, and hubs are not read; download it first: "
-            f"hf download {folder} --local-dir {folder.name}"
-        )
+    checkpoint = read_description(folder)
+    _check_weights(checkpoint)
+    return checkpoint
+
+
+def read_description(folder: Path) -> Checkpoint:
+    """Read what a checkpoint folder states, its weights apart. Raises CheckpointError as `read_checkpoint`."""
     checkpoint = Checkpoint(folder, {})
     if checkpoint.file(CONFIG) is None:
-        raise CheckpointError(f"{folder} has no {CONFIG}; name the folder of a checkpoint")
+        raise CheckpointError(f"{folder} has no {CONFIG}; name the folder of a checkpoint, or org/name of a hub")
     # transformers opens files by itself; none of them may be endless, or of another folder.
-    check_files(folder, [path for path in (*folder.glob("*"), *folder.glob("*/*")) if path.suffix in _READ_ENDINGS])
+    check_files(folder, files_read(folder))
     checkpoint = Checkpoint(folder, checkpoint.table(CONFIG))
     for file in (CONFIG, TOKENIZER_CONFIG):
         _refuse_code(file, checkpoint.table(file))
@@ -189,8 +202,12 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             f"{CONFIG} states quantization_config: quantised weights cannot be imported; import the original weights, "
             "and quantise with --precision int8"
         )
-    _check_weights(checkpoint)
     return checkpoint
+
+
+def files_read(folder: Path) -> list[Path]:
+    """List the files that an import, or transformers for it, may read: of the folder and of those in it."""
+    return sorted(path for path in (*folder.glob("*"), *folder.glob("*/*")) if path.suffix in _READ_ENDINGS)
 
 
 def check_files(folder: Path, paths: Iterable[Path]) -> None:
@@ -214,7 +231,7 @@ def _check_weights(checkpoint: Checkpoint) -> None:
     """Check that the weights are safetensors, whole and in the folder. Raises CheckpointError."""
     from safetensors import SafetensorError, safe_open
 
-    parts = [_WEIGHTS] if checkpoint.file(_WEIGHTS) else _parts(checkpoint)
+    parts = [WEIGHTS] if checkpoint.file(WEIGHTS) else _parts(checkpoint)
     if not parts:
         _say_what_is_there(checkpoint.folder)
     for part in parts:
@@ -244,7 +261,7 @@ def _say_what_is_there(folder: Path) -> NoReturn:
             f"{pickled.name} is a pickle, which can run code when it is read; convert it: "
             f"limelight import convert-weights {folder} --out NEW_FOLDER"
         )
-    raise CheckpointError(f"{folder} has no {_WEIGHTS}")
+    raise CheckpointError(f"{folder} has no {WEIGHTS}")
 
 
 def pickled_weights(folder: Path) -> Path | None:

@@ -4,7 +4,7 @@ What files alone can tell is checked before PyTorch and transformers are importe
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from limelight_bundle.values import Pair, Text
 from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.architectures import architecture_of
 from limelight_export.importing.huggingface.architectures.architecture import DETECTION, Architecture
-from limelight_export.importing.huggingface.checkpoint import TOKENIZER, read_checkpoint
+from limelight_export.importing.huggingface.checkpoint import TOKENIZER, Checkpoint, read_checkpoint
 from limelight_export.importing.huggingface.tasks import task_of
 from limelight_export.importing.huggingface.tasks.task import ImportOptions, Source, Task
 from limelight_export.importing.huggingface.text import check_vocabulary, read_tokenizer
@@ -45,6 +45,33 @@ def read_model(
         ExportError: the references are not what the model takes, or too few.
     """
     checkpoint = read_checkpoint(folder)
+    source, chosen, ignored = check_description(checkpoint, task=task, options=options)
+    repository, revision = checkpoint.origin
+    report("files checked")
+    trained = _build(source, chosen, report)
+    trained.card.description.source.CopyFrom(
+        model_pb2.Source(
+            classes=checkpoint.classes or [source.architecture.title],
+            licence=checkpoint.licence,
+            ignored_fields=ignored,
+            repository=repository,
+            revision=revision,
+        )
+    )
+    if source.options.references is None:
+        return trained
+    references = read_references(source.options.references, trained.card.description.inputs)
+    return replace(trained, held_out=lambda: references)
+
+
+def check_description(
+    checkpoint: Checkpoint, *, task: str = "", options: ImportOptions | None = None
+) -> tuple[Source[Any], Task, Sequence[str]]:
+    """Check what a checkpoint states, before its weights are there.
+
+    Returns: the checkpoint with its architecture, its task, and the fields of its configuration without effect.
+    Raises: CheckpointError as of `read_model`.
+    """
     architecture = architecture_of(checkpoint)
     chosen = task_of(checkpoint, architecture, task)
     source: Source[Any] = Source(checkpoint, architecture, options or ImportOptions())
@@ -56,17 +83,7 @@ def read_model(
         check_vocabulary(checkpoint)
         if checkpoint.file(TOKENIZER) is not None:
             read_tokenizer(checkpoint, _vocabulary(checkpoint.config))
-    report("files checked")
-    trained = _build(source, chosen, report)
-    trained.card.description.source.CopyFrom(
-        model_pb2.Source(
-            classes=checkpoint.classes or [architecture.title], licence=checkpoint.licence, ignored_fields=ignored
-        )
-    )
-    if source.options.references is None:
-        return trained
-    references = read_references(source.options.references, trained.card.description.inputs)
-    return replace(trained, held_out=lambda: references)
+    return source, chosen, ignored
 
 
 def _build(source: Source[Any], task: Task, report: Callable[[str], None]) -> TrainedModel:

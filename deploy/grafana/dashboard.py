@@ -201,6 +201,23 @@ LOAD = (
         [Query(f"sum by (model) (limelight_inflight_requests{{{MODEL}}})", "{{model}}")],
     ),
     Panel("Rows not answered", "By reason.", "short", [rate("limelight_rejected_total", "reason")]),
+    Panel(
+        "Answers that were kept",
+        "Rows found in the response cache (--response-cache-bytes) or missed, and answers that made room, a second.",
+        "short",
+        [
+            rate("limelight_cache_total", "result", MODEL),
+            Query(
+                f"sum by (namespace) (rate(limelight_cache_evictions_total{{{SCOPE}}}{RATE}))", "evicted {{namespace}}"
+            ),
+        ],
+    ),
+    Panel(
+        "Bytes of the response cache",
+        "Kept by all frontends of a server.",
+        "bytes",
+        [Query(f"sum by (instance) (limelight_cache_bytes{{{SCOPE}}})", "{{instance}}")],
+    ),
 )
 MODELS = (
     Panel(

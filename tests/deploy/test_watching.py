@@ -58,6 +58,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         "tokens": str(folder / "tokens.toml"),
         "tracing": True,
         "attention_signals": 1.0,
+        "response_cache_bytes": 2**20,
     }
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())

@@ -34,6 +34,7 @@ from limelight_service.frontend.calls import (
 from limelight_service.frontend.models import Model, Models
 from limelight_service.frontend.preparation import Preparation
 from limelight_service.frontend.preprocessing import PreprocessingPool
+from limelight_service.frontend.response_cache import ResponseCache
 from limelight_service.frontend.results import Answered
 from limelight_service.frontend.signals import AttentionSignals
 from limelight_service.ipc.boundary import (
@@ -77,6 +78,7 @@ class Core:
         *,
         whole: WholeServer,
         signals: AttentionSignals | None = None,
+        cache: ResponseCache | None = None,
     ) -> None:
         """Put it together.
 
@@ -85,8 +87,10 @@ class Core:
             quotas: of callers' rows.
             whole: what concerns other processes of the server too.
             signals: looks at the attention of some calls; None for none.
+            cache: of results; None for none.
         """
         self._signals = signals
+        self.cache = cache
         self.settings = settings
         self.models = models
         self._metrics = metrics
@@ -158,9 +162,10 @@ class Core:
             return Part(encoded, result, time.perf_counter_ns() - began)
 
         request = _inference(checked, prepared, call)
+        engine = checked.model.engine() if self.cache is None else self.cache.engine(checked, call)
         if not checked.is_large:
-            return await checked.model.engine().answer(request, encode)
-        results = await checked.model.engine().answer(request, as_it_is)
+            return await engine.answer(request, encode)
+        results = await engine.answer(request, as_it_is)
         return await self._answering.run(len(results), lambda place: encode(place, results[place]), call.deadline)
 
     async def stream_maps(
@@ -375,7 +380,7 @@ class Core:
             preprocess=preprocess,
             compute=last.compute,
             encode=encode,
-            rows=[(each.batch_rows, each.timing.compute) for each in results],
+            rows=[(each.batch_rows, each.timing.compute) for each in results if not each.cached],
         )
         self._metrics.statistics.answered(checked.schema.name, checked.schema.version, times)
 
@@ -470,9 +475,11 @@ def _labels_to_come(checked: CheckedCall, prepared: PreparedInstance) -> dict[st
 def _trace_engine(results: Sequence[RowResult], trace: Trace) -> int:
     """Add the engine's spans to a trace, of the row that was answered last, and return their end (monotonic ns).
 
-    A generation waits and computes in turns; its spans are the sums of both.
+    A generation waits and computes in turns; its spans are the sums of both. Of kept results there are none.
     """
     last = _longest(results)
+    if last.cached:
+        return time.monotonic_ns()
     timing = last.timing
     computed = timing.admitted + timing.queue
     trace.stage("queue", timing.admitted, timing.queue, {})

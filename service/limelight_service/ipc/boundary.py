@@ -177,6 +177,7 @@ class RowResult(Record, frozen=True, tag=0):
     derived_labels: sets of groups and ranges that the attention options make.
     seed: of what was drawn; None where nothing was. other_sequences: after the best one.
     reduce_nanoseconds: spent on reducing and encoding maps. readings: of hidden states, in the place of their vectors.
+    cached: kept from an earlier call, so that nothing waited or computed.
     """
 
     outputs: Mapping[str, Array]
@@ -191,6 +192,7 @@ class RowResult(Record, frozen=True, tag=0):
     other_sequences: tuple[SequenceResult, ...] = ()
     reduce_nanoseconds: int = 0
     readings: tuple[Reading, ...] = ()
+    cached: bool = False
 
 
 class GenerationBegun(Record, frozen=True, tag=1):

@@ -108,6 +108,11 @@ class Metrics:
         self._backlog = own.gauge("limelight_backlog_seconds", "Seconds of a worker that waiting rows need.", ())
         self._rejected = own.counter("limelight_rejected_total", "Rows not answered.", ("reason",))
         self._bytes = own.counter("limelight_attention_bytes_total", "Bytes of weights sent.", ("model",))
+        self._cache = own.counter(
+            "limelight_cache_total", "Rows whose answer was kept (hit), or was not (miss).", ("model", "result")
+        )
+        self._cache_bytes = own.gauge("limelight_cache_bytes", "Bytes of answers that are kept.", ())
+        self._cache_evictions = own.counter("limelight_cache_evictions_total", "Answers that made room for others.", ())
         self._signals = own.histogram(
             "limelight_attention_signal",
             "Numbers of sampled maps, from 0 to 1, for each head and query: entropy, special, largest, distance.",
@@ -220,6 +225,19 @@ class Metrics:
     def attention_bytes(self, model: str, count: int) -> None:
         """So many bytes of weights were sent."""
         self._bytes.child(model).add(count)
+
+    def cache_asked(self, model: str, version: int, hits: int, misses: int, *, looking: int, keeping: int) -> None:
+        """Rows of a call were looked up among the answers that are kept. looking, keeping: nanoseconds that it took to
+        find them, and to keep those that were not there.
+        """
+        self._cache.child(model, "hit").add(hits)
+        self._cache.child(model, "miss").add(misses)
+        self.statistics.cache_asked(model, version, hits, misses, looking=looking, keeping=keeping)
+
+    def cache_size(self, size: int, *, evicted: int) -> None:
+        """So many bytes of answers are kept; so many answers made room."""
+        self._cache_bytes.child().set(size)
+        self._cache_evictions.child().add(evicted)
 
     def attention_signal(self, model: str, name: str, signal: str, counts: list[float], total: float) -> None:
         """A signal of a map was computed. counts: of values in ten bins from 0 to 1. total: their sum."""

@@ -78,7 +78,6 @@ class Core:
         *,
         whole: WholeServer,
         signals: AttentionSignals | None = None,
-        cache: ResponseCache | None = None,
     ) -> None:
         """Put it together.
 
@@ -87,10 +86,10 @@ class Core:
             quotas: of callers' rows.
             whole: what concerns other processes of the server too.
             signals: looks at the attention of some calls; None for none.
-            cache: of results; None for none.
         """
         self._signals = signals
-        self.cache = cache
+        kept = settings.response_cache_bytes
+        self.cache = ResponseCache(kept, metrics) if kept else None
         self.settings = settings
         self.models = models
         self._metrics = metrics
@@ -104,6 +103,13 @@ class Core:
         """Preprocess no more, and make no large answers."""
         self.preparation.pool.close()
         self._answering.close()
+
+    def gone(self, name: str, version: int) -> None:
+        """Forget a version that is gone, which no call uses any more."""
+        self._metrics.statistics.gone(name, version)
+        for each in (self._signals, self.cache):
+            if each is not None:
+                each.gone(name, version)
 
     def find(self, name: str, version: int, call: Call) -> Model:
         """Find a model that can answer, and keep it until the call ends: an unload waits for that.
@@ -342,6 +348,7 @@ class Core:
             wanted = await self.on_thread(partial(validation.check_options, schema, options, limit), call)
         else:
             wanted = model.check(options, limit)
+        call.operation = call.operation or schema.operation
         checked = CheckedCall(model, wanted, request)
         validation.check_count(checked.count, self.settings.max_instances)
         return checked
@@ -372,6 +379,12 @@ class Core:
             encode += each.reduce_nanoseconds
         if not is_sent:
             self.stage(Stage.ENCODE, encode, call)
+        if checked.schema.generates:
+            for each in results:
+                if each.sequences and (timing := each.timing).first:
+                    first = (timing.admitted + timing.first) / 1e9 - call.began
+                    tokens = len(each.sequences[0].token_ids)
+                    self._metrics.generated(call.model, call.operation, first, timing.others / 1e9, tokens)
         if checked.plan is not None:
             self.count_weights(call, *(each for result in results for each in _maps(result)))
         times = CallTimes(

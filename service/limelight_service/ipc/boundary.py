@@ -163,11 +163,15 @@ class SequenceResult(Record, frozen=True):
 
 
 class Timing(Record, frozen=True):
-    """Nanoseconds that one row waited and computed. admitted: when it came, on the clock of `time.monotonic_ns`."""
+    """Nanoseconds that one row waited and computed. admitted: when it came, on the clock of `time.monotonic_ns`. first,
+    others: of a row that generates, from then to its first token, and from there to its last.
+    """
 
     queue: int
     compute: int
     admitted: int = 0
+    first: int = 0
+    others: int = 0
 
 
 class RowResult(Record, frozen=True, tag=0):

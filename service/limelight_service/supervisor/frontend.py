@@ -15,7 +15,6 @@ from limelight_service.codecs.v1.service import SERVICE, AttentionService
 from limelight_service.frontend.calls import WholeServer
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.models import Models
-from limelight_service.frontend.response_cache import ResponseCache
 from limelight_service.frontend.server import FrontendServer
 from limelight_service.frontend.signals import AttentionSignals
 from limelight_service.ipc.client import EngineClient
@@ -93,20 +92,9 @@ async def running_frontend(
             signals = AttentionSignals(settings.attention_signals, models, metrics, memory)
             stack.callback(signals.close)
 
-        cache: ResponseCache | None = None
-        if settings.response_cache_bytes:
-            cache = ResponseCache(settings.response_cache_bytes, metrics)
-
-        def gone(name: str, version: int) -> None:
-            metrics.statistics.gone(name, version)
-            if cache is not None:
-                cache.gone(name, version)
-            if signals is not None:
-                signals.gone(name, version)
-
-        models.on_gone = gone
         stack.callback(models.close)
-        core = Core(settings, models, metrics, memory, quotas, whole=whole, signals=signals, cache=cache)
+        core = Core(settings, models, metrics, memory, quotas, whole=whole, signals=signals)
+        models.on_gone = core.gone
         stack.callback(core.close)
 
         def is_ready() -> bool:

@@ -78,7 +78,7 @@ arrays = st.sampled_from(DTYPES).flatmap(
     lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3))
 )
 maybe = st.none() | arrays
-timings = of(Timing, queue=counts, compute=counts, admitted=counts)
+timings = of(Timing, queue=counts, compute=counts, admitted=counts, first=counts, others=counts)
 integers = st.lists(numbers, max_size=3)
 grids = st.none() | st.builds(attention_pb2.Grid, rows=st.integers(1, 9), columns=st.integers(1, 9))
 labels = of(

@@ -49,6 +49,7 @@ _UNIT_BYTES = 64  # of an answer, beside a unit's text
 async def explain(core: Core, request: CallRequest, asked: Asked, call: Call) -> Explanations:
     """Explain the answer to every instance. Raises: LimelightError of every kind."""
     started = time.perf_counter_ns()
+    call.operation = call.operation or "explain"
     checked = await core.checked(request, call)
     try:
         explaining = _Explaining(core, checked, asked, call)

@@ -286,6 +286,9 @@ class Provenance(Record):
     compute_seconds: float
     preprocess_seconds: float
     encode_seconds: float
+    cached: bool = False
+    """True if the server had kept the answer to an equal instance: nothing ran, and `graph` and `batch_rows` are those
+    of the run that was kept."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -647,4 +650,5 @@ def read_provenance(message: service_pb2.Provenance) -> Provenance:
         compute_seconds=message.compute_nanoseconds / 1e9,
         preprocess_seconds=message.preprocess_nanoseconds / 1e9,
         encode_seconds=message.encode_nanoseconds / 1e9,
+        cached=message.cached,
     )

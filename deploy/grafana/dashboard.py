@@ -201,6 +201,64 @@ LOAD = (
         [Query(f"sum by (model) (limelight_inflight_requests{{{MODEL}}})", "{{model}}")],
     ),
     Panel("Rows not answered", "By reason.", "short", [rate("limelight_rejected_total", "reason")]),
+    Panel(
+        "Answers that were kept",
+        "Rows found in the response cache (--response-cache-bytes) or missed, and answers that made room, a second.",
+        "short",
+        [
+            rate("limelight_cache_total", "result", MODEL),
+            Query(
+                f"sum by (namespace) (rate(limelight_cache_evictions_total{{{SCOPE}}}{RATE}))", "evicted {{namespace}}"
+            ),
+        ],
+    ),
+    Panel(
+        "Bytes of the response cache",
+        "Kept by all frontends of a server.",
+        "bytes",
+        [Query(f"sum by (instance) (limelight_cache_bytes{{{SCOPE}}})", "{{instance}}")],
+    ),
+)
+GEN_AI_MODEL = f'{SCOPE}, gen_ai_request_model=~"$model"'
+REQUESTS = (
+    Panel(
+        "Requests by what is done",
+        "Of models that were found, by the names of OpenTelemetry's conventions for generative AI; errors apart.",
+        "reqps",
+        [
+            Query(
+                f"sum by (gen_ai_operation_name, error_type) "
+                f"(rate(gen_ai_server_request_duration_seconds_count{{{GEN_AI_MODEL}}}{RATE}))",
+                "{{gen_ai_operation_name}} {{error_type}}",
+            )
+        ],
+    ),
+    Panel(
+        "Time to the first token, p95",
+        "From the arrival of a request, by model.",
+        "s",
+        [
+            Query(
+                "histogram_quantile(0.95, sum by (le, gen_ai_request_model) "
+                f"(rate(gen_ai_server_time_to_first_token_seconds_bucket{{{GEN_AI_MODEL}}}{RATE})))",
+                "{{gen_ai_request_model}}",
+            )
+        ],
+    ),
+    Panel(
+        "Time of each further token, mean",
+        "Mean of the sequences, by model.",
+        "s",
+        [
+            Query(
+                "sum by (gen_ai_request_model) "
+                f"(rate(gen_ai_server_time_per_output_token_seconds_sum{{{GEN_AI_MODEL}}}{RATE})) / "
+                "sum by (gen_ai_request_model) "
+                f"(rate(gen_ai_server_time_per_output_token_seconds_count{{{GEN_AI_MODEL}}}{RATE}))",
+                "{{gen_ai_request_model}}",
+            )
+        ],
+    ),
 )
 MODELS = (
     Panel(
@@ -336,6 +394,7 @@ GPU = (
 ROWS = (
     ("Calls", CALLS),
     ("Stages and batches", STAGES),
+    ("Requests and tokens", REQUESTS),
     ("Load", LOAD),
     ("Attention", ATTENTION),
     ("Models and processes", MODELS),

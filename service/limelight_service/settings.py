@@ -180,6 +180,13 @@ class Settings:
     max_response_bytes: int = _setting(
         Group.LIMITS, 64 * _MEBIBYTE, "Largest answer, in bytes.", minimum=1024, maximum=_LARGEST_MESSAGE
     )
+    response_cache_bytes: int = _setting(
+        Group.LIMITS,
+        0,
+        "Bytes of answers that are kept for callers who send the same again, of all frontends together; 0 for none.",
+        minimum=0,
+        maximum=2**60,
+    )
     max_run_seconds: float = _setting(
         Group.LIMITS,
         60.0,
@@ -434,6 +441,7 @@ class Settings:
             "held_bytes": self.held_bytes,
             "arriving_bytes": self.arriving_bytes,
             "run_bytes": self.run_bytes,
+            "response_cache_bytes": self.response_cache_bytes,
             "check_bytes": self.check_bytes,
             "preprocess_threads": self.preprocess_count,
         }

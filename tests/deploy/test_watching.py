@@ -17,7 +17,7 @@ from limelight_service.observability.metrics import Metrics
 from limelight_service.security.tokens import entry, new_token
 from tests.deploy.expressions import Expression, everything, panels, rules
 from tests.deploy.prometheus import Prometheus, filled, numbers, prometheus
-from tests.kit.bundles import tiny
+from tests.kit.bundles import echo, tiny
 from tests.kit.bundles.parts import add_references
 from tests.kit.serving import free_port, serving
 
@@ -44,6 +44,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         pytest.skip("Prometheus is not installed")
     folder = tmp_path_factory.mktemp("watched")
     add_references(tiny(folder / "models"))
+    echo(folder / "models")
     authority, token = trustme.CA(), new_token()
     certificate = authority.issue_cert("127.0.0.1")
     certificate.private_key_pem.write_to_path(folder / "key.pem")
@@ -58,6 +59,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         "tokens": str(folder / "tokens.toml"),
         "tracing": True,
         "attention_signals": 1.0,
+        "response_cache_bytes": 2**20,
     }
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
@@ -78,6 +80,7 @@ def load(client: limelight.Client, stranger: limelight.Client, watched: Promethe
     while time.monotonic() < end:
         for length in range(1, 9):
             client.attend("tiny", [{"text": "the cat"}, {"text": "the cat " * length}])
+        list(client.generate("echo", {"text": "the cat"}))
         for caller, name in ((client, "nobody"), (stranger, "tiny")):
             with pytest.raises(limelight.Error):
                 caller.predict(name, {"text": "the cat"})

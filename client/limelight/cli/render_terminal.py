@@ -29,6 +29,8 @@ def show_prediction(prediction: Prediction, texts: Mapping[str, str], console: C
         console.print("(the input was truncated to the model's limits)", highlight=False)
     if prediction.seed is not None:
         console.print(f"(sampled; --seed {prediction.seed} reproduces it)", highlight=False)
+    if made_by.cached:
+        console.print("(kept by the server from an equal request)", highlight=False)
 
 
 def print_figures(figures: Iterable[Figure], console: Console) -> None:

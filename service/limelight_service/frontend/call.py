@@ -34,7 +34,9 @@ class Call:
 
     deadline: on the clock of `time.monotonic`; None without one. at_end: closed once the protocol has no more to do
     with the call. limit: bytes of the largest answer that the protocol can send; 0 for no limit of its own. durations:
-    nanoseconds by stage. trace: None where calls are not traced.
+    nanoseconds by stage. trace: None where calls are not traced. operation: as OpenTelemetry's conventions for
+    generative AI name what is done; a protocol may say it, and the core does where it does not. began: on the clock of
+    `time.monotonic`.
     """
 
     identity: str
@@ -47,6 +49,8 @@ class Call:
     limit: int = 0
     durations: dict[str, int] = field(default_factory=dict)
     trace: Trace | None = None
+    operation: str = ""
+    began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         # Has a function called once the whole answer has been taken, or the call has ended otherwise.

@@ -34,6 +34,7 @@ from limelight_service.frontend.calls import (
 from limelight_service.frontend.models import Model, Models
 from limelight_service.frontend.preparation import Preparation
 from limelight_service.frontend.preprocessing import PreprocessingPool
+from limelight_service.frontend.response_cache import ResponseCache
 from limelight_service.frontend.results import Answered
 from limelight_service.frontend.signals import AttentionSignals
 from limelight_service.ipc.boundary import (
@@ -87,6 +88,8 @@ class Core:
             signals: looks at the attention of some calls; None for none.
         """
         self._signals = signals
+        kept = settings.response_cache_bytes
+        self.cache = ResponseCache(kept, metrics) if kept else None
         self.settings = settings
         self.models = models
         self._metrics = metrics
@@ -100,6 +103,13 @@ class Core:
         """Preprocess no more, and make no large answers."""
         self.preparation.pool.close()
         self._answering.close()
+
+    def gone(self, name: str, version: int) -> None:
+        """Forget a version that is gone, which no call uses any more."""
+        self._metrics.statistics.gone(name, version)
+        for each in (self._signals, self.cache):
+            if each is not None:
+                each.gone(name, version)
 
     def find(self, name: str, version: int, call: Call) -> Model:
         """Find a model that can answer, and keep it until the call ends: an unload waits for that.
@@ -158,9 +168,10 @@ class Core:
             return Part(encoded, result, time.perf_counter_ns() - began)
 
         request = _inference(checked, prepared, call)
+        engine = checked.model.engine() if self.cache is None else self.cache.engine(checked, call)
         if not checked.is_large:
-            return await checked.model.engine().answer(request, encode)
-        results = await checked.model.engine().answer(request, as_it_is)
+            return await engine.answer(request, encode)
+        results = await engine.answer(request, as_it_is)
         return await self._answering.run(len(results), lambda place: encode(place, results[place]), call.deadline)
 
     async def stream_maps(
@@ -337,6 +348,7 @@ class Core:
             wanted = await self.on_thread(partial(validation.check_options, schema, options, limit), call)
         else:
             wanted = model.check(options, limit)
+        call.operation = call.operation or schema.operation
         checked = CheckedCall(model, wanted, request)
         validation.check_count(checked.count, self.settings.max_instances)
         return checked
@@ -367,6 +379,12 @@ class Core:
             encode += each.reduce_nanoseconds
         if not is_sent:
             self.stage(Stage.ENCODE, encode, call)
+        if checked.schema.generates:
+            for each in results:
+                if each.sequences and (timing := each.timing).first:
+                    first = (timing.admitted + timing.first) / 1e9 - call.began
+                    tokens = len(each.sequences[0].token_ids)
+                    self._metrics.generated(call.model, call.operation, first, timing.others / 1e9, tokens)
         if checked.plan is not None:
             self.count_weights(call, *(each for result in results for each in _maps(result)))
         times = CallTimes(
@@ -375,7 +393,7 @@ class Core:
             preprocess=preprocess,
             compute=last.compute,
             encode=encode,
-            rows=[(each.batch_rows, each.timing.compute) for each in results],
+            rows=[(each.batch_rows, each.timing.compute) for each in results if not each.cached],
         )
         self._metrics.statistics.answered(checked.schema.name, checked.schema.version, times)
 
@@ -470,9 +488,11 @@ def _labels_to_come(checked: CheckedCall, prepared: PreparedInstance) -> dict[st
 def _trace_engine(results: Sequence[RowResult], trace: Trace) -> int:
     """Add the engine's spans to a trace, of the row that was answered last, and return their end (monotonic ns).
 
-    A generation waits and computes in turns; its spans are the sums of both.
+    A generation waits and computes in turns; its spans are the sums of both. Of kept results there are none.
     """
     last = _longest(results)
+    if last.cached:
+        return time.monotonic_ns()
     timing = last.timing
     computed = timing.admitted + timing.queue
     trace.stage("queue", timing.admitted, timing.queue, {})

@@ -12,7 +12,7 @@ from limelight_service.errors import DeadlineError, StoppingError
 from limelight_service.frontend.call import Call, Ending
 from limelight_service.frontend.status import Status, StatusError, status_of
 from limelight_service.observability.logs import log_failure, log_request, request_id
-from limelight_service.observability.metrics import MethodMetrics, Metrics
+from limelight_service.observability.metrics import PROVIDER, MethodMetrics, Metrics
 from limelight_service.observability.observer import Rejection
 from limelight_service.observability.traces import Attribute, CalledSpan, Tracer, rpc_span
 from limelight_service.security.caller import ANYBODY, Caller
@@ -69,12 +69,11 @@ class Lifecycle:
 class RunningCall:
     """The bookkeeping of one call. is_over: its end is counted. task: that answers. was_cut: the server stopped it."""
 
-    __slots__ = ("_lifecycle", "_started", "call", "is_over", "method", "task", "was_cut")
+    __slots__ = ("_lifecycle", "call", "is_over", "method", "task", "was_cut")
 
     def __init__(self, lifecycle: Lifecycle, method: CalledMethod, call: Call) -> None:
         """Made by `Lifecycle.begin`."""
         self._lifecycle = lifecycle
-        self._started = time.monotonic()
         self.method = method
         self.call = call
         self.is_over = self.was_cut = False
@@ -136,7 +135,8 @@ class RunningCall:
     def end(self, code: grpc.StatusCode, http_status: int = 0) -> None:
         """Count the call and write its line. http_status: of the answer over HTTP."""
         self.is_over = True
-        call, seconds = self.call, time.monotonic() - self._started
+        call = self.call
+        seconds = time.monotonic() - call.began
         name = code.name  # a property, which costs two calls
         self.method.counted.end(name, seconds, "" if call.trace is None else call.trace.identity)
         if call.trace is not None:
@@ -145,18 +145,27 @@ class RunningCall:
                 attributes["limelight.model"] = call.model
                 attributes["limelight.version"] = call.version
                 attributes["limelight.rows"] = call.rows
+            if call.operation and call.model:
+                attributes |= {
+                    "gen_ai.operation.name": call.operation,
+                    "gen_ai.provider.name": PROVIDER,
+                    "gen_ai.request.model": call.model,
+                }
             call.trace.end(name, attributes, http_status)
         if call.caller.name:
             self._lifecycle.metrics.token_call(call.caller.name, name)
-        self._log(name, seconds)
+        self._finish(name, seconds)
 
     def end_part(self, code: grpc.StatusCode) -> None:
         """Write the line of a part, and release what it held."""
-        self._log(code.name, time.monotonic() - self._started)
+        self._finish(code.name, time.monotonic() - self.call.began)
         self.call.at_end.close()
 
-    def _log(self, code: str, seconds: float) -> None:
+    def _finish(self, code: str, seconds: float) -> None:
+        """Count a request for a model that was found, and write the line."""
         call = self.call
+        if call.operation and call.model:
+            self._lifecycle.metrics.request(call.model, call.operation, code, seconds)
         log_request(
             identity=call.identity,
             token=call.caller.name,

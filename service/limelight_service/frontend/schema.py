@@ -34,8 +34,9 @@ class ModelSchema:
     description has none for, named after its tensor. probed: maps of which single rows can be computed.
     projected: sizes of the projections that maps can be computed from. references: of attention signals, by map and
     signal, those with thresholds. hidden: hidden states by name. interventions: those that the model takes, by map.
-    masks: of tensors, by name. target_input, target_tensor, target_dimension: of what forces a generated output; empty
-    for none. before_target: steps in front of a target. leading: tokens in front of a prompt.
+    operation: what it does, as the conventions for generative AI name it. masks: of tensors, by name. target_input,
+    target_tensor, target_dimension: of what forces a generated output; empty for none. before_target: steps in front of
+    a target. leading: tokens in front of a prompt.
 
     Raises: BundleError where the bundle's files are no longer what the engine loaded.
     """
@@ -73,6 +74,7 @@ class ModelSchema:
         ]
         self._written = generated_text(bundle)
         self.max_new_tokens = sequence.max_new_tokens
+        self.operation = _operation(description, generates=self.generates, reads_text=self.preprocessor.has_texts)
         self.edge_dimensions = edge_dimensions(bundle)
         self.probed = frozenset(each.map for each in bundle.maps if each.HasField("probe"))
         self.projected = {name: ProjectedSize(*sizes) for name, sizes in served.projected.items()}
@@ -173,6 +175,15 @@ def _sequence(description: model_pb2.ModelDescription) -> model_pb2.SequenceDesc
         if each.HasField("sequence"):
             return each.sequence
     return model_pb2.SequenceDescription()
+
+
+def _operation(description: model_pb2.ModelDescription, *, generates: bool, reads_text: bool) -> str:
+    """Name what a model does as OpenTelemetry's conventions do; by its task where they have no name for it."""
+    if generates:
+        return "text_completion" if reads_text else "generate_content"
+    if description.task == model_pb2.TASK_EMBEDDING:
+        return "embeddings"
+    return model_pb2.Task.Name(description.task).removeprefix("TASK_").lower()
 
 
 def _label_set(result: model_pb2.ResultDescription) -> str:

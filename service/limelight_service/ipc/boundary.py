@@ -163,11 +163,15 @@ class SequenceResult(Record, frozen=True):
 
 
 class Timing(Record, frozen=True):
-    """Nanoseconds that one row waited and computed. admitted: when it came, on the clock of `time.monotonic_ns`."""
+    """Nanoseconds that one row waited and computed. admitted: when it came, on the clock of `time.monotonic_ns`. first,
+    others: of a row that generates, from then to its first token, and from there to its last.
+    """
 
     queue: int
     compute: int
     admitted: int = 0
+    first: int = 0
+    others: int = 0
 
 
 class RowResult(Record, frozen=True, tag=0):
@@ -177,6 +181,7 @@ class RowResult(Record, frozen=True, tag=0):
     derived_labels: sets of groups and ranges that the attention options make.
     seed: of what was drawn; None where nothing was. other_sequences: after the best one.
     reduce_nanoseconds: spent on reducing and encoding maps. readings: of hidden states, in the place of their vectors.
+    cached: kept from an earlier call, so that nothing waited or computed.
     """
 
     outputs: Mapping[str, Array]
@@ -191,6 +196,7 @@ class RowResult(Record, frozen=True, tag=0):
     other_sequences: tuple[SequenceResult, ...] = ()
     reduce_nanoseconds: int = 0
     readings: tuple[Reading, ...] = ()
+    cached: bool = False
 
 
 class GenerationBegun(Record, frozen=True, tag=1):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from hashlib import blake2b
 from math import prod
 from typing import Any
 
@@ -223,7 +224,7 @@ def submit(call: int, mode: int, request: InferenceRequest, chunk_bytes: int = 0
         request.version,
         [_wire_row(each, request, by_columns=by_columns) for each in request.rows],
         list(request.seeds),
-        list(request.outputs),
+        sorted(request.outputs),
         attention,
         _generation(request.generation),
         request.deadline,
@@ -249,7 +250,35 @@ def request_of(message: Submit) -> InferenceRequest:
     )
 
 
-_encoder = msgspec.msgpack.Encoder()
+def fingerprints(request: InferenceRequest, owner: tuple[str, ...]) -> list[bytes]:
+    """Hash all that an engine is told of each row but its deadline, and an owner: what has the same hash has the same
+    answer, unless something is drawn. For any thread.
+    """
+    message = submit(0, 0, replace(request, deadline=None))
+    rows, seeds, message.rows, message.seeds = message.rows, message.seeds, [], []
+    head = blake2b(_in_order.encode((owner, message)), digest_size=32)
+    found = []
+    for each in zip(rows, seeds, strict=True):
+        of_row = head.copy()
+        of_row.update(_in_order.encode(each))
+        found.append(of_row.digest())
+    return found
+
+
+def to_bytes(result: RowResult) -> bytes:
+    """Encode a result alone. For any thread."""
+    return _encoder.encode(result)
+
+
+def from_bytes(data: bytes) -> RowResult:
+    """Decode a result, whose arrays cannot be changed. For any thread."""
+    result: RowResult = _results.unpack(data, ())
+    return result
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_inline)
+_in_order = msgspec.msgpack.Encoder(enc_hook=_encode_inline, order="deterministic")
+_results = Unpacker(RowResult)
 _NO_GENERATION = GenerationSettings()
 _PLAIN = (str, int, list, tuple, attention_pb2.Grid, type(None))
 

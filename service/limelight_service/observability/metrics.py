@@ -11,6 +11,13 @@ from limelight_service.observability.statistics import Statistics
 from limelight_service.platform import usage
 
 SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+# The buckets of OpenTelemetry's semantic conventions for generative AI, as of their 0.1 (status: development).
+REQUEST_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+FIRST_SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+TOKEN_SECONDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
+PROVIDER = "limelight"
+_GEN_AI_MODEL = "gen_ai_request_model"
+
 MODEL_READY = "limelight_model_ready"
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -108,6 +115,30 @@ class Metrics:
         self._backlog = own.gauge("limelight_backlog_seconds", "Seconds of a worker that waiting rows need.", ())
         self._rejected = own.counter("limelight_rejected_total", "Rows not answered.", ("reason",))
         self._bytes = own.counter("limelight_attention_bytes_total", "Bytes of weights sent.", ("model",))
+        self._cache = own.counter(
+            "limelight_cache_total", "Rows whose answer was kept (hit), or was not (miss).", ("model", "result")
+        )
+        self._cache_bytes = own.gauge("limelight_cache_bytes", "Bytes of answers that are kept.", ())
+        self._cache_evictions = own.counter("limelight_cache_evictions_total", "Answers that made room for others.", ())
+        gen_ai = ("gen_ai_operation_name", "gen_ai_provider_name", _GEN_AI_MODEL)
+        self._requests = own.histogram(
+            "gen_ai_server_request_duration_seconds",
+            "Time of a request for a model; error.type is the code of one that failed.",
+            (*gen_ai, "error_type"),
+            REQUEST_SECONDS,
+        )
+        self._first = own.histogram(
+            "gen_ai_server_time_to_first_token_seconds",
+            "Time until the first token of a sequence was generated.",
+            gen_ai,
+            FIRST_SECONDS,
+        )
+        self._others = own.histogram(
+            "gen_ai_server_time_per_output_token_seconds",
+            "Time of each token after the first.",
+            gen_ai,
+            TOKEN_SECONDS,
+        )
         self._signals = own.histogram(
             "limelight_attention_signal",
             "Numbers of sampled maps, from 0 to 1, for each head and query: entropy, special, largest, distance.",
@@ -221,6 +252,32 @@ class Metrics:
         """So many bytes of weights were sent."""
         self._bytes.child(model).add(count)
 
+    def request(self, model: str, operation: str, code: str, seconds: float) -> None:
+        """A request for a model ended. operation: by the conventions for generative AI. code: its name."""
+        error = "" if code == "OK" else code
+        self._requests.child(operation, PROVIDER, model, error).observe(seconds)
+
+    def generated(self, model: str, operation: str, first: float, others: float, tokens: int) -> None:
+        """A sequence of so many tokens was generated. first, others: seconds from the request's arrival to its first
+        token, and from there to its last.
+        """
+        self._first.child(operation, PROVIDER, model).observe(first)
+        if tokens > 1:
+            self._others.child(operation, PROVIDER, model).observe(others / (tokens - 1))
+
+    def cache_asked(self, model: str, version: int, hits: int, misses: int, *, looking: int, keeping: int) -> None:
+        """Rows of a call were looked up among the answers that are kept. looking, keeping: nanoseconds that it took to
+        find them, and to keep those that were not there.
+        """
+        self._cache.child(model, "hit").add(hits)
+        self._cache.child(model, "miss").add(misses)
+        self.statistics.cache_asked(model, version, hits, misses, looking=looking, keeping=keeping)
+
+    def cache_size(self, size: int, *, evicted: int) -> None:
+        """So many bytes of answers are kept; so many answers made room."""
+        self._cache_bytes.child().set(size)
+        self._cache_evictions.child().add(evicted)
+
     def attention_signal(self, model: str, name: str, signal: str, counts: list[float], total: float) -> None:
         """A signal of a map was computed. counts: of values in ten bins from 0 to 1. total: their sum."""
         self._signals.child(model, name, signal).add(counts, total)
@@ -255,6 +312,7 @@ class Metrics:
         """A version of a model is no longer there; last: nor is any other of its name."""
         if last:
             self._registry.remove(model=name)
+            self._registry.remove(**{_GEN_AI_MODEL: name})
         else:
             self._registry.remove(model=name, version=str(version))
         self.statistics.gone(name, version)

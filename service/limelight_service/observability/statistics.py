@@ -13,7 +13,10 @@ from limelight_service.observability.counters import Join, Number, Registry, Sna
 
 
 class Part(StrEnum):
-    """A part of a call: the number of calls with it (`calls`), and their total nanoseconds, are counted."""
+    """A part of a call: the number of calls with it (`calls`), and their total nanoseconds, are counted.
+
+    Of the response cache, it is the number of rows.
+    """
 
     SUCCESS = "success"
     FAIL = "fail"
@@ -21,6 +24,8 @@ class Part(StrEnum):
     PREPROCESS = "preprocess"
     COMPUTE = "compute"
     ENCODE = "encode"
+    CACHE_HIT = "cache_hit"
+    CACHE_MISS = "cache_miss"
 
 
 _TIMED = (Part.SUCCESS, Part.QUEUE, Part.PREPROCESS, Part.COMPUTE, Part.ENCODE)
@@ -30,8 +35,8 @@ _TIMED = (Part.SUCCESS, Part.QUEUE, Part.PREPROCESS, Part.COMPUTE, Part.ENCODE)
 class CallTimes:
     """A call that was answered, in nanoseconds.
 
-    total: from its begin to its end. queue, compute: of the row that took longest. rows: for each row, how many shared
-    its batch, it among them, and the time that the batch computed.
+    total: from its begin to its end. queue, compute: of the row that took longest. rows: for each row that an engine
+    answered, how many shared its batch, it among them, and the time that the batch computed.
     """
 
     total: int
@@ -102,6 +107,13 @@ class Statistics:
         """A call got an error."""
         self._calls.child(model, str(version), Part.FAIL).add()
         self._nanoseconds.child(model, str(version), Part.FAIL).add(nanoseconds)
+
+    def cache_asked(self, model: str, version: int, hits: int, misses: int, *, looking: int, keeping: int) -> None:
+        """As `Metrics.cache_asked`."""
+        share = looking // (hits + misses)
+        for part, rows, more in ((Part.CACHE_HIT, hits, 0), (Part.CACHE_MISS, misses, keeping)):
+            self._calls.child(model, str(version), part).add(rows)
+            self._nanoseconds.child(model, str(version), part).add(share * rows + more)
 
     def gone(self, model: str, version: int) -> None:
         """A version is no longer there."""

@@ -132,10 +132,10 @@ async def embedded(settings: Settings) -> AsyncIterator[EmbeddedServer]:
         engine = LocalEngine(host)
         host.store.expect(await desired.find())
         models = Models([engine], Bounds(settings.max_characters, settings.max_pixels))
-        models.on_gone = metrics.statistics.gone
         stack.callback(models.close)
         memory = MemoryBudget(settings.held_bytes, "maps and answers", metrics, workers=settings.core_count)
         core = Core(settings, models, metrics, memory, Quotas(metrics), whole=_Fixed(metrics))
+        models.on_gone = core.gone
         stack.callback(core.close)
         await host.store.load_until_useful(desired.folders)
         engine.loaded()

@@ -92,14 +92,9 @@ async def running_frontend(
             signals = AttentionSignals(settings.attention_signals, models, metrics, memory)
             stack.callback(signals.close)
 
-        def gone(name: str, version: int) -> None:
-            metrics.statistics.gone(name, version)
-            if signals is not None:
-                signals.gone(name, version)
-
-        models.on_gone = gone
         stack.callback(models.close)
         core = Core(settings, models, metrics, memory, quotas, whole=whole, signals=signals)
+        models.on_gone = core.gone
         stack.callback(core.close)
 
         def is_ready() -> bool:

@@ -245,6 +245,7 @@ class Supervisor(Served):
             http_port=self.http_port,
             max_held_bytes=settings.held_bytes // self._frontends,
             max_arriving_bytes=settings.arriving_bytes // self._frontends,
+            response_cache_bytes=settings.response_cache_bytes // self._frontends,
             preprocess_threads=max(1, settings.preprocess_count // self._frontends),
             metrics_port=0,
         )

@@ -78,7 +78,7 @@ arrays = st.sampled_from(DTYPES).flatmap(
     lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3))
 )
 maybe = st.none() | arrays
-timings = of(Timing, queue=counts, compute=counts, admitted=counts)
+timings = of(Timing, queue=counts, compute=counts, admitted=counts, first=counts, others=counts)
 integers = st.lists(numbers, max_size=3)
 grids = st.none() | st.builds(attention_pb2.Grid, rows=st.integers(1, 9), columns=st.integers(1, 9))
 labels = of(
@@ -149,6 +149,7 @@ results = of(
     other_sequences=several(of(SequenceResult, maps=several(maps, 1), labels=several(labels, 1)), 2),
     reduce_nanoseconds=counts,
     readings=several(readings, 2),
+    cached=st.booleans(),
 )
 begun = of(GenerationBegun, seed=seeds, labels=several(labels))
 tokens = of(
@@ -303,6 +304,28 @@ def test_events_of_calls_arrive(event: Any) -> None:
     message = returned(wire.Event(7, 3, event))
     assert (message.call, message.index) == (7, 3)
     assert_same(message.content, event)
+
+
+@settings(max_examples=50)
+@given(results)
+def test_a_result_that_is_kept_is_the_same_and_nobody_can_change_it(result: RowResult) -> None:
+    kept = wire.from_bytes(wire.to_bytes(result))
+    assert_same(kept, result)
+    assert not any(each.flags.writeable for each in kept.outputs.values())
+
+
+_DICTS = ("tensors", "sizes", "tokens")
+
+
+@settings(max_examples=50)
+@given(requests)
+def test_rows_have_the_same_fingerprint_where_an_engine_is_told_the_same(request: InferenceRequest) -> None:
+    request = replace(request, seeds=(None,) * len(request.rows), deadline=None)
+    rows = [replace(row, **{name: dict(sorted(vars(row)[name].items())) for name in _DICTS}) for row in request.rows]
+    told = [wire.pack(wire.submit(0, 0, replace(request, rows=(row,), seeds=(None,)))).data for row in rows]
+    keys = wire.fingerprints(request, ("owner",))
+    for place, key in enumerate(keys):
+        assert [key == each for each in keys] == [told[place] == each for each in told]
 
 
 @given(served)

@@ -125,6 +125,8 @@ def test_a_call_is_a_span_in_its_callers_trace_with_spans_of_its_stages(traced: 
     assert call.name == "limelight.v1.AttentionService/Attend" and call.kind == call.SPAN_KIND_SERVER
     told = attributes(call)
     assert (told["limelight.model"], told["limelight.version"], told["limelight.rows"]) == ("tiny", 1, 2)
+    gen_ai = [told[f"gen_ai.{each}"] for each in ("operation.name", "provider.name", "request.model")]
+    assert gen_ai == ["classification", "limelight", "tiny"]
     assert told["rpc.system.name"] == "grpc" and told["rpc.method"] == call.name and "error.type" not in told
     assert len(told["limelight.request_id"]) == 32
     stages = collector.stages(call)

@@ -53,8 +53,9 @@ export function ofSequence(answer, index) {
 
 /** Where an answer is from, and how long it took. */
 export function originOf(prediction) {
-  const { model, provider, computeNanoseconds } = prediction.provenance ?? {};
-  const time = computeNanoseconds ? `, ${number(Number(computeNanoseconds) / 1e6)} ms of computing` : "";
+  const { model, provider, computeNanoseconds, cached } = prediction.provenance ?? {};
+  const computed = computeNanoseconds ? `, ${number(Number(computeNanoseconds) / 1e6)} ms of computing` : "";
+  const time = cached ? ", kept by the server" : computed;
   return `${model?.name ?? ""} version ${model?.version ?? ""}, ${provider ?? ""}${time}`;
 }
 

@@ -411,4 +411,5 @@ def _provenance(prediction: Prediction, started: int) -> dict[str, Any]:
         "graph": made.graph,
         "batchRows": made.batch_rows,
         **{name: str(each) for name, each in nanoseconds.items() if each},
+        **({"cached": True} if prediction.result.cached else {}),
     }

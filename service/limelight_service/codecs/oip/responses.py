@@ -295,6 +295,8 @@ def _head(checked: CheckedCall, predictions: Sequence[Prediction], identity: str
     }
     if any(each.truncated for each in predictions):
         parameters["limelight_truncated"] = json.dumps([each.truncated for each in predictions])
+    if any(each.result.cached for each in predictions):
+        parameters["limelight_cached"] = json.dumps([each.result.cached for each in predictions])
     seeds = [each.result.seed for each in predictions]
     if any(each is not None for each in seeds):
         parameters["limelight_seeds"] = json.dumps(seeds)

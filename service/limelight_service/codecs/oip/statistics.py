@@ -14,10 +14,8 @@ def statistics_message(name: str, version: int, of: VersionStatistics) -> pb.Mod
     )
     stats = message.inference_stats
     for field, part in _FIELDS.items():
-        count = of.calls.get(part, 0) if part is Part.FAIL else success
+        count = success if part in _OF_EVERY_ANSWER else of.calls.get(part, 0)
         _set(getattr(stats, field), count, of.nanoseconds.get(part, 0))
-    for each in (stats.cache_hit, stats.cache_miss):
-        each.SetInParent()
     for size in sorted(of.rows):
         batches = of.batches(size)
         message.execution_count += batches
@@ -35,7 +33,10 @@ _FIELDS: Mapping[str, Part] = {
     "compute_input": Part.PREPROCESS,
     "compute_infer": Part.COMPUTE,
     "compute_output": Part.ENCODE,
+    "cache_hit": Part.CACHE_HIT,
+    "cache_miss": Part.CACHE_MISS,
 }
+_OF_EVERY_ANSWER = {Part.QUEUE, Part.PREPROCESS, Part.COMPUTE, Part.ENCODE}
 
 
 def _set(duration: pb.StatisticDuration, count: int, nanoseconds: int) -> None:

@@ -270,6 +270,7 @@ def _fill_provenance(message: pb.Provenance, prediction: Prediction, started: in
     message.compute_nanoseconds = made.compute
     message.preprocess_nanoseconds = made.preprocess
     message.encode_nanoseconds = prediction.result.reduce_nanoseconds + time.perf_counter_ns() - started
+    message.cached = prediction.result.cached
 
 
 def _event(number: int, frame: Frame) -> bytes:

@@ -45,6 +45,7 @@ class GeneratingRow:
         computed: nanoseconds of its steps, the join included: whole ones, as for a batch, without the waiting between.
         batch_rows: the most rows that shared a step with it.
         streamed: a token of it was handed to its call.
+        first: nanoseconds from its admission to its first token.
     """
 
     prefilled: Prefilled
@@ -59,6 +60,7 @@ class GeneratingRow:
     computed: int = 0
     batch_rows: int = 1
     streamed: bool = False
+    first: int = 0
 
     @property
     def places(self) -> slice | list[int]:
@@ -221,6 +223,7 @@ class DecodeBatch:
             row.trace.add_likeliest(log_probabilities, settings.top_logprobs)
         move = row.search.advance(row.live, log_probabilities)
         row.steps += 1
+        row.first = row.first or time.monotonic_ns() - row.job.admitted
         row.live = move.live
         row.ended += move.ended
         events: list[Event] = []
@@ -313,6 +316,8 @@ class DecodeBatch:
             SequenceMaps(row.trace.sequence_maps(each), decoder.detokenizer.labels(job.row, sequence))
             for each, sequence in zip(best[: query.sequences], sequences, strict=False)
         ]
+        now = time.monotonic_ns()
+        others = now - job.admitted - row.first if row.first else 0
         return Answer(
             outputs={**prefilled.outputs, **row.trace.sequence_outputs(best[0])},
             maps={**prefilled.maps, **decided[0].maps},
@@ -320,7 +325,7 @@ class DecodeBatch:
             labels={**job.row.labels, **decided[0].labels},
             graph=decoder.graph,
             batch_rows=row.batch_rows,
-            timing=Timing(row.queued, row.computed + time.monotonic_ns() - self._began, job.admitted),
+            timing=Timing(row.queued, row.computed + now - self._began, job.admitted, row.first, others),
             seed=job.seed,
             sequences=sequences,
             other_sequences=tuple(decided[1:]),

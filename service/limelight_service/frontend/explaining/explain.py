@@ -49,6 +49,7 @@ _UNIT_BYTES = 64  # of an answer, beside a unit's text
 async def explain(core: Core, request: CallRequest, asked: Asked, call: Call) -> Explanations:
     """Explain the answer to every instance. Raises: LimelightError of every kind."""
     started = time.perf_counter_ns()
+    call.operation = call.operation or "explain"
     checked = await core.checked(request, call)
     try:
         explaining = _Explaining(core, checked, asked, call)
@@ -270,8 +271,11 @@ class _Explaining:
             generation=wanted.generation if outputs is None else GenerationSettings(max_new_tokens=longest),
             deadline=self._call.deadline,
         )
-        results = await checked.model.engine().answer(request, as_it_is)
-        self.parts += [Part(b"", RowResult({}, each.graph, each.batch_rows, each.timing), 0) for each in results]
+        cache = self._core.cache
+        engine = checked.model.engine() if cache is None else cache.engine(checked, self._call)
+        results = await engine.answer(request, as_it_is)
+        plain = [RowResult({}, each.graph, each.batch_rows, each.timing, cached=each.cached) for each in results]
+        self.parts += [Part(b"", each, 0) for each in plain]
         return results
 
     def _ways(self, attended: Sequence[SelectedMap], looking: Sequence[SelectedMap]) -> Sequence[Way]:

@@ -10,13 +10,13 @@ from google.protobuf import json_format
 
 from limelight.v1 import attention_pb2
 from limelight.v1 import service_pb2 as pb
-from limelight_bundle.errors import InputError, Path
+from limelight_bundle.errors import InputError, Path, TooLargeError
 from limelight_service.codecs.answers import LabelEncoder, check_size
 from limelight_service.codecs.doors.fields import Field, Form, Kind
 from limelight_service.codecs.doors.rows import Rows
 from limelight_service.codecs.explanations import asked_of, explanation_message
 from limelight_service.codecs.json.reading import members, read_message
-from limelight_service.codecs.json.writing import JsonWriter, label_set, written
+from limelight_service.codecs.json.writing import LARGEST, JsonWriter, label_set, written
 from limelight_service.codecs.messages import MOST_OPTIONS, NO_ATTENTION, Attention, attention_of
 from limelight_service.errors import WrongModelError
 from limelight_service.frontend.call import Call
@@ -25,7 +25,7 @@ from limelight_service.frontend.core import Core
 from limelight_service.frontend.explaining.asked import Asked
 from limelight_service.frontend.explaining.explain import explain
 from limelight_service.frontend.explaining.explanation import Explanation
-from limelight_service.frontend.http.methods import HttpRequest
+from limelight_service.frontend.http.methods import HttpRequest, HttpResponse
 from limelight_service.frontend.models import Model
 from limelight_service.frontend.options import CallOptions
 from limelight_service.frontend.schema import ModelSchema
@@ -34,6 +34,7 @@ T = TypeVar("T")
 
 _TOKENS = attention_pb2.LABEL_KIND_TOKENS
 _LARGE = 16 * 1024  # bytes from which a request is read on a thread
+_MANY, _LARGE_ANSWER = 256, 2**18  # answers, and bytes of them, above which they are written on a thread
 _EXPLAIN = ("target", "units", "ways", "selections")
 
 
@@ -162,21 +163,38 @@ class Doors:
         attention, asked = given["attention"], given["explain"]
         self._check(attention, asked, call)
         wanted = self._options(options or _PLAIN, attention) if attention.options else options or _PLAIN
-        most, found = self.core.settings.max_instances, list[Answered[T]]()
-        encoder = _encoder(read)
+        request = CallRequest(model, 0, rows, self._encode_labels, wanted)
+        call.limit = LARGEST
+        encoder, most = _encoder(read), self.core.settings.max_instances
         try:
-            for start in range(0, len(rows), most):
-                part = rows if len(rows) <= most else rows[start : start + most]
-                request = CallRequest(model, 0, part, self._encode_labels, wanted)
-                if asked is None:
-                    found += await self.core.answer(request, encoder, call)
-                else:
-                    found += await self._explained(request, asked, read, call)
+            if asked is not None:
+                return await self._explained(request, asked, read, call)
+            if len(rows) <= most:
+                return await self.core.answer(request, encoder, call)
+            return await self._in_parts(request, rows, most, encoder, call)
         except InputError as error:
-            if "inputs" not in error.path:
-                raise
-            raise type(error)(error.path[: error.path.index("inputs")], error.message) from error  # a row is its value
-        call.rows = max(call.rows, len(rows))
+            raise _told(error, rows, given) from error
+
+    async def _in_parts(
+        self, request: CallRequest, rows: Rows, most: int, encoder: "AnswerEncoder[_Parts[T]]", call: Call
+    ) -> Sequence[Answered[T]]:
+        """Have rows answered part by part, between which other calls get their turn; all are counted at first.
+
+        Raises: LimelightError of every kind.
+        """
+        found, size, limit = list[Answered[T]](), 0, self.core.settings.max_response_bytes
+        for start in range(0, len(rows), most):
+            counted = 0 if start else len(rows)
+            part = replace(request, instances=rows[start : start + most], counted=counted)
+            before = call.durations
+            call.durations = {}
+            answered = await self.core.answer(part, encoder, call)
+            call.durations = {name: before.get(name, 0) + each for name, each in call.durations.items()}
+            found += answered
+            size += len(answered)
+            if size > limit:
+                needed = f"need an answer of {size} bytes or more; at most {limit} are allowed"
+                raise TooLargeError(rows.paths[0][:1], needed)
         return found
 
     def _check(self, attention: Attention, asked: Asked | None, call: Call) -> None:
@@ -186,6 +204,12 @@ class Doors:
             call.caller.check_method("Explain")
             if attention.options is not None:
                 raise InputError("explain", "does not go with attention; send one of the two")
+
+    async def response(self, answer: Any, answers: Sequence[Answered[Any]], call: Call) -> HttpResponse:
+        """Give an answer with what rides along, which `with_beside` writes: a large one on a thread."""
+        make = partial(with_beside, answer, answers)
+        is_large = len(answers) > _MANY or len(_Parts(answers)) > _LARGE_ANSWER
+        return HttpResponse([await self.core.on_thread(make, call) if is_large else make()])
 
     async def _explained(
         self, request: CallRequest, asked: Asked, read: Callable[[CheckedCall, Prediction], tuple[T, int]], call: Call
@@ -205,6 +229,15 @@ class Doors:
 
 
 _PLAIN = CallOptions(outputs=())
+
+
+def _told(error: InputError, rows: Rows, given: Mapping[str, Any]) -> InputError:
+    """Make an error of instances one of the door's fields: a row is its value, and truncation may be no field."""
+    path, message = error.path, error.message
+    path = next((each for each in rows.paths if path[: len(each) + 1] == (*each, "inputs")), path)
+    if path[:1] == ("instances",):
+        path = rows.paths[0][:1]
+    return type(error)(path, message if "truncate" in given else message.removesuffix(" or set truncate"))
 
 
 def _options(options: CallOptions, attention: Attention) -> CallOptions:

@@ -10,7 +10,7 @@ import orjson
 
 from limelight_bundle.errors import InputError
 from limelight_bundle.values import Array
-from limelight_service.codecs.doors.asking import BESIDE, Doors, Gives, with_beside
+from limelight_service.codecs.doors.asking import BESIDE, Answered, Doors, Gives
 from limelight_service.codecs.doors.fields import Field, Form, one_of, text, whole
 from limelight_service.codecs.doors.rows import Rows, takes_texts, text_rows
 from limelight_service.codecs.json.writing import written
@@ -26,14 +26,8 @@ _LONGEST_NAME = 256
 _MOST_DIMENSIONS = 2**16
 MODEL = Field("model", text(longest=_LONGEST_NAME), is_required=True)
 USER = Field("user", text())
-_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "invalid_request_error",
-    429: "rate_limit_error",
-}
+_TYPES = {429: "rate_limit_error"}
+_CODES = {"UNAUTHENTICATED": "invalid_api_key", "QUOTA": "rate_limit_exceeded"}
 _EMBEDDINGS = Form(
     MODEL,
     Field("input", text_rows(), is_required=True),
@@ -82,16 +76,22 @@ class OpenAI:
         model = doors.model(given["model"], EMBEDS, call)
         rows = Rows.of(given["input"], len(request.body))
         as_text = given["encoding_format"] == "base64"
-        read = partial(_embedding, dimensions=given["dimensions"], as_text=as_text)
+        read = partial(
+            _embedding, name=vector_result(model.schema) or "", dimensions=given["dimensions"], as_text=as_text
+        )
         answers = await doors.answers(model, rows, given, read, call)
         data = [
             {"object": "embedding", "index": place, "embedding": orjson.Fragment(each.value)}
             for place, each in enumerate(answers)
         ]
-        tokens = sum([each.tokens for each in answers])
-        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        answer = {"object": "list", "data": data, "model": given["model"], "usage": usage}
-        return HttpResponse([with_beside(answer, answers)])
+        answer = {"object": "list", "data": data, "model": given["model"], "usage": usage(answers)}
+        return await doors.response(answer, answers, call)
+
+
+def usage(answers: Sequence[Answered[Any]]) -> dict[str, int]:
+    """Count the tokens that a model read."""
+    tokens = sum([each.tokens for each in answers])
+    return {"prompt_tokens": tokens, "total_tokens": tokens}
 
 
 def cut_vector(vector: Array, dimensions: int | None) -> Array:
@@ -109,18 +109,19 @@ def cut_vector(vector: Array, dimensions: int | None) -> Array:
 
 
 def _embedding(
-    checked: CheckedCall, prediction: Prediction, *, dimensions: int | None, as_text: bool
+    checked: CheckedCall, prediction: Prediction, *, name: str, dimensions: int | None, as_text: bool
 ) -> tuple[bytes, int]:
-    """Write a vector, as numbers or as base64 of float32."""
-    name = vector_result(checked.schema)
-    result = prediction.results[name or ""]
+    result = prediction.results[name]
     assert isinstance(result, Embedding)
-    vector = cut_vector(result.vector, dimensions)
-    if as_text:
-        data = b'"%s"' % base64.b64encode(np.asarray(vector, "<f4").tobytes())
-    else:
-        data = written(np.ascontiguousarray(vector))
+    data = written_vector(cut_vector(result.vector, dimensions), as_text=as_text)
     return data, len(data)
+
+
+def written_vector(vector: Array, *, as_text: bool) -> bytes:
+    """Write a vector, as numbers or as base64 of float32."""
+    if as_text:
+        return b'"%s"' % base64.b64encode(np.asarray(vector, "<f4").tobytes())
+    return written(np.ascontiguousarray(vector))
 
 
 def error_body(failure: Failure) -> Any:
@@ -133,6 +134,6 @@ def error_body(failure: Failure) -> Any:
             "message": failure.message,
             "type": kind,
             "param": next(iter(fields), None) or None,
-            "code": reason.lower() or None,
+            "code": _CODES.get(reason, reason.lower()) or None,
         }
     }

@@ -178,8 +178,19 @@ def _schemas() -> dict[str, Any]:
                 short = _SHORT_FORMS[name]
                 found[name] = {"description": short["description"], "anyOf": [found[name], *short["anyOf"]]}
             todo += [each.message_type for each in message.fields if each.message_type is not None]
+    found["GetModelResponse"] = _with(found["GetModelResponse"], _OPENAI_MODEL)
+    found["ListModelsResponse"] = _with(found["ListModelsResponse"], _OPENAI_LIST)
     entries = {name for name in found if name.endswith("Entry")}
     return {name: found[name] for name in sorted(found.keys() - entries)}
+
+
+def _with(schema: Mapping[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the fields that clients of OpenAI's API read at the same path."""
+    return {
+        **schema,
+        "description": "And what OpenAI's API has here.",
+        "properties": {**schema["properties"], **properties},
+    }
 
 
 def _message(message: Descriptor) -> dict[str, Any]:
@@ -266,6 +277,23 @@ _SHORT_FORMS: Mapping[str, dict[str, Any]] = {
             {"type": "object", "properties": {"b64": {"type": "string"}}, "additionalProperties": False},
             _ref("Graph"),
         ],
+    },
+}
+_OPENAI_MODEL = {
+    "id": {"type": "string", "description": "Name of the model."},
+    "object": {"const": "model"},
+    "created": {
+        "type": "integer",
+        "description": "When its files were written, in seconds since 1970; 0 while unknown.",
+    },
+    "owned_by": {"type": "string"},
+}
+_OPENAI_LIST = {
+    "object": {"const": "list"},
+    "data": {
+        "type": "array",
+        "description": "Models that can answer.",
+        "items": {"type": "object", "properties": _OPENAI_MODEL, "additionalProperties": False},
     },
 }
 _FAILURE = {

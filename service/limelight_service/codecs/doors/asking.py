@@ -13,6 +13,7 @@ from limelight.v1 import service_pb2 as pb
 from limelight_bundle.errors import InputError, Path, TooLargeError
 from limelight_service.codecs.answers import LabelEncoder, check_size
 from limelight_service.codecs.doors.fields import Field, Form, Kind
+from limelight_service.codecs.doors.rows import Gives as Gives
 from limelight_service.codecs.doors.rows import Rows
 from limelight_service.codecs.explanations import asked_of, explanation_message
 from limelight_service.codecs.json.reading import members, read_message
@@ -28,7 +29,6 @@ from limelight_service.frontend.explaining.explanation import Explanation
 from limelight_service.frontend.http.methods import HttpRequest, HttpResponse
 from limelight_service.frontend.models import Model
 from limelight_service.frontend.options import CallOptions
-from limelight_service.frontend.schema import ModelSchema
 
 T = TypeVar("T")
 
@@ -70,14 +70,6 @@ EXPLAIN = Field(
     ),
 )
 BESIDE = (ATTENTION, EXPLAIN)
-
-
-@dataclass(frozen=True)
-class Gives:
-    """What a door needs of a model. what: in words, as "gives embeddings"."""
-
-    what: str
-    of: Callable[[ModelSchema], bool]
 
 
 @dataclass(frozen=True)
@@ -294,3 +286,9 @@ def with_beside(answer: Any, answers: Sequence[Answered[Any]]) -> bytes:
     if not along:
         return written(answer)
     return written({**(answer if isinstance(answer, dict) else {"answer": answer}), **along})
+
+
+def usage(answers: Sequence[Answered[Any]]) -> dict[str, int]:
+    """Count the tokens that a model read."""
+    tokens = sum([each.tokens for each in answers])
+    return {"prompt_tokens": tokens, "total_tokens": tokens}

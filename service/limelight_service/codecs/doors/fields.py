@@ -10,6 +10,7 @@ from limelight_service.codecs.json.numbers import shown
 from limelight_service.codecs.json.reading import parsed
 
 _LONGEST = 64  # characters of a name that is repeated to its caller
+_LONGEST_NAME = 256  # characters of a model's
 Read = Callable[[Any, Path], Any]
 
 
@@ -172,3 +173,9 @@ def one_or_more(kind: Kind, most: int) -> Kind:
 def object_of(form: Form) -> Kind:
     """An object of fields."""
     return Kind(form.read, form.schema)
+
+
+# Of OpenAI's API, and those that follow it.
+MODEL = Field("model", text(longest=_LONGEST_NAME), is_required=True)
+OPTIONAL_MODEL = Field("model", MODEL.kind)
+USER = Field("user", text())

@@ -1,50 +1,34 @@
 """OpenAI's API: the list of models, and embeddings (https://platform.openai.com/docs/api-reference)."""
 
-import base64
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-import numpy as np
 import orjson
 
-from limelight_bundle.errors import InputError
-from limelight_bundle.values import Array
-from limelight_service.codecs.doors.asking import BESIDE, Answered, Doors, Gives
-from limelight_service.codecs.doors.fields import Field, Form, one_of, text, whole
-from limelight_service.codecs.doors.rows import Rows, takes_texts, text_rows
-from limelight_service.codecs.json.writing import written
+from limelight_service.codecs.doors.asking import BESIDE, Doors, usage
+from limelight_service.codecs.doors.errors import error_body as error_body
+from limelight_service.codecs.doors.fields import MODEL as MODEL
+from limelight_service.codecs.doors.fields import USER as USER
+from limelight_service.codecs.doors.fields import Field, Form, whole
+from limelight_service.codecs.doors.rows import Rows, text_rows
+from limelight_service.codecs.doors.vectors import EMBEDS as EMBEDS
+from limelight_service.codecs.doors.vectors import ENCODING, MOST_DIMENSIONS, written_vector
+from limelight_service.codecs.doors.vectors import cut_vector as cut_vector
+from limelight_service.codecs.doors.vectors import vector_result as vector_result
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CheckedCall, Prediction
-from limelight_service.frontend.http.failures import Failure
 from limelight_service.frontend.http.methods import HttpMethod, HttpRequest, HttpResponse, UnaryHttp
 from limelight_service.frontend.results import Embedding
-from limelight_service.frontend.schema import ModelSchema
 
 SERVICE = "openai"
-_LONGEST_NAME = 256
-_MOST_DIMENSIONS = 2**16
-MODEL = Field("model", text(longest=_LONGEST_NAME), is_required=True)
-USER = Field("user", text())
-_TYPES = {429: "rate_limit_error"}
-_CODES = {"UNAUTHENTICATED": "invalid_api_key", "QUOTA": "rate_limit_exceeded"}
 _EMBEDDINGS = Form(
     MODEL,
     Field("input", text_rows(), is_required=True),
-    Field("encoding_format", one_of("float", "base64"), "float"),
-    Field("dimensions", whole(1, _MOST_DIMENSIONS)),
+    ENCODING,
+    Field("dimensions", whole(1, MOST_DIMENSIONS)),
     USER,
     *BESIDE,
 )
-
-
-def vector_result(schema: ModelSchema) -> str | None:
-    """Name the result that is one vector for a text; None where there is none."""
-    found = (each.name for each in schema.results if each.HasField("embedding"))
-    return next(found, None) if takes_texts(schema) else None
-
-
-EMBEDS = Gives("gives one vector for a text", lambda schema: vector_result(schema) is not None)
 
 
 class OpenAI:
@@ -88,26 +72,6 @@ class OpenAI:
         return await doors.response(answer, answers, call)
 
 
-def usage(answers: Sequence[Answered[Any]]) -> dict[str, int]:
-    """Count the tokens that a model read."""
-    tokens = sum([each.tokens for each in answers])
-    return {"prompt_tokens": tokens, "total_tokens": tokens}
-
-
-def cut_vector(vector: Array, dimensions: int | None) -> Array:
-    """Give a vector's first numbers as a vector of length 1 (Kusupati et al. 2022); None for all, as it is.
-
-    Raises: InputError for more than there are.
-    """
-    if dimensions is None or dimensions == len(vector):
-        return vector
-    if dimensions > len(vector):
-        raise InputError("dimensions", f"is {dimensions}; the model gives {len(vector)}")
-    cut = vector[:dimensions]
-    length = np.linalg.norm(cut)
-    return cut / length if length else cut
-
-
 def _embedding(
     checked: CheckedCall, prediction: Prediction, *, name: str, dimensions: int | None, as_text: bool
 ) -> tuple[bytes, int]:
@@ -115,25 +79,3 @@ def _embedding(
     assert isinstance(result, Embedding)
     data = written_vector(cut_vector(result.vector, dimensions), as_text=as_text)
     return data, len(data)
-
-
-def written_vector(vector: Array, *, as_text: bool) -> bytes:
-    """Write a vector, as numbers or as base64 of float32."""
-    if as_text:
-        return b'"%s"' % base64.b64encode(np.asarray(vector, "<f4").tobytes())
-    return written(np.ascontiguousarray(vector))
-
-
-def error_body(failure: Failure) -> Any:
-    """Give the JSON of an error as OpenAI tells errors."""
-    fields = [one.get("field", "") for each in failure.details for one in each.get("fieldViolations", ())]
-    reason = next((each["reason"] for each in failure.details if "reason" in each), "")
-    kind = _TYPES.get(failure.status, "server_error" if failure.status >= 500 else "invalid_request_error")
-    return {
-        "error": {
-            "message": failure.message,
-            "type": kind,
-            "param": next(iter(fields), None) or None,
-            "code": _CODES.get(reason, reason.lower()) or None,
-        }
-    }

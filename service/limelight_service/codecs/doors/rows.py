@@ -1,6 +1,6 @@
 """The rows of a door: texts, pairs of texts and token ids, each for the only input of a model that takes it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,14 @@ class Rows:
     def seed(self, place: int) -> int | None:
         """Give the seed of a row; None where there is none."""
         return self.seeds[place] if self.seeds else None
+
+
+@dataclass(frozen=True)
+class Gives:
+    """What a door needs of a model. what: in words, as "gives embeddings"."""
+
+    what: str
+    of: Callable[[ModelSchema], bool]
 
 
 def takes_texts(schema: ModelSchema) -> bool:

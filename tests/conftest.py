@@ -6,11 +6,13 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.kit import clients
 
 # On a busy machine a case can take as long as it likes. `make test` tries the same cases every time; `make search`
 # and the profile `deep` try others.
@@ -51,6 +53,12 @@ def data() -> Path:
     folder = data_folder()
     assert folder is not None, "mark the test with `data`"
     return folder
+
+
+@pytest.fixture(scope="session")
+def client_python(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The interpreter with a client of `tests/kit/clients.txt`, by its name."""
+    return lambda name: clients.client_python(name, tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="session", autouse=True)

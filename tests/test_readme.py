@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,6 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHECKOUT = ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "LICENSE", ".venv")
 FOLDERS = ("bundle", "client", "deploy", "examples", "export", "models", "proto", "service")
 NODE_PACKAGES = ROOT / "build" / "node"
-TRITON = ROOT / "build" / "triton" / "bin" / "python"
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,7 @@ SHOWN = ("text", "json", "yaml")  # no commands and no code of ours
 ONLY_PLANNED = ("make demo-models", "make dev")
 # Other tests install these: tests/test_wheels.py and tests/client/test_client_protobuf.py.
 INSTALLED = ("pip install ./client", "pip install './client[cli]' '.[serve,http]'", "limelight demo")
+CLIENTS = ("tritonclient",)  # of tests/kit/clients.txt
 # Where the commands find the demo. Here it gets free ports: another server may have these.
 DEMO, METRICS = "127.0.0.1:50051", "127.0.0.1:9464"
 HTTP = "127.0.0.1:8080"
@@ -163,13 +163,15 @@ def run(command: list[str], checkout: Path, demo: str) -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-def test_a_block_works(block: Block, checkout: Path, demo: str, http: str, metrics: str) -> None:
+def test_a_block_works(
+    block: Block, checkout: Path, demo: str, http: str, metrics: str, client_python: Callable[[str], Path]
+) -> None:
     for package in (each for name, each in EXTRA.items() if name in block.text):
         pytest.importorskip(package, reason=f"{package} is not installed")
     if block.language in SHOWN:
         return
     if block.language == "python":
-        python = triton_python() if "tritonclient" in block.text else sys.executable
+        python = next((str(client_python(each)) for each in CLIENTS if each in block.text), sys.executable)
         run([python, "-c", block.text.replace(DEMO, demo).replace(HTTP, http)], checkout, demo)
         return
     assert block.language == "console"
@@ -177,9 +179,7 @@ def test_a_block_works(block: Block, checkout: Path, demo: str, http: str, metri
     for place, command in enumerate(lines):
         if command in ONLY_PLANNED:
             run(["make", "--dry-run", *command.split()[1:]], checkout, demo)
-        elif "tritonclient" in command:
-            triton_python()
-        elif command in INSTALLED:
+        elif command in INSTALLED or any(each in command for each in CLIENTS):
             continue
         elif command.startswith("npm"):
             installed(checkout)
@@ -213,13 +213,6 @@ def curl(command: str, checkout: Path, demo: str, ports: Mapping[str, str]) -> N
     for named, here in ports.items():
         command = command.replace(named, here)
     run(["bash", "-c", command.replace("curl", "curl --fail-with-body", 1)], checkout, demo)
-
-
-def triton_python() -> str:
-    """The interpreter with Triton's client that `.ci/run` made: both clients do not get on in one process."""
-    if not TRITON.exists():
-        pytest.skip("Triton's client is not installed")
-    return str(TRITON)
 
 
 def installed(checkout: Path) -> None:

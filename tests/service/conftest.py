@@ -1,8 +1,5 @@
 """One repository of small models, and these models without a server."""
 
-import fcntl
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +13,6 @@ from limelight_service.hosting.hosted import hosted as host
 from limelight_service.observability.observer import NullObserver
 from limelight_service.settings import Settings
 from tests.kit import bundles
-
-ROOT = Path(__file__).parents[2]
-REQUIREMENT = "tritonclient[grpc,http]==2.73.0"  # as .ci/run has it
 
 
 @pytest.fixture(scope="session")
@@ -45,27 +39,3 @@ def hosted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, HostedModel]:
 def models(hosted: dict[str, HostedModel]) -> dict[str, Model]:
     """The same models as a frontend knows them."""
     return {name: Model(each.served, Bounds()) for name, each in hosted.items()}
-
-
-@pytest.fixture(scope="session")
-def triton_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter with Triton's client, whose protobuf does not get on with ours in one process: the environment
-    that `.ci/run` made, or one for this run.
-    """
-    made = ROOT / "build" / "triton" / "bin" / "python"
-    if made.exists():
-        return made
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if base.name.startswith("popen-") else base) / "triton"  # one for all processes of the run
-    folder.mkdir(exist_ok=True)
-    python = folder / "bin" / "python"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "done").exists():
-            subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-            pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
-            install = [*pip, "install", "--no-compile", REQUIREMENT]
-            if subprocess.run(install, capture_output=True, timeout=240, check=False).returncode:
-                pytest.skip(f"{REQUIREMENT} cannot be installed here")
-            (folder / "done").touch()
-    return python

@@ -1,6 +1,7 @@
 """The answer to ListModels, for every encoding: kept until something changes."""
 
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.core import Core
@@ -8,22 +9,24 @@ from limelight_service.frontend.models import Model
 from limelight_service.repository.catalogue import State, VersionStatus
 from limelight_service.security.caller import Globs
 
+T = TypeVar("T")
+
 _MOST_KEPT = 64
 
 _Entry = tuple[str, int, State, str, bool, str]
 
 
-class Listing:
+class Listing(Generic[T]):
     """Every version that a caller may know of. encode: one; join: the answer of all of them."""
 
     def __init__(
-        self, core: Core, encode: Callable[[VersionStatus[Model]], bytes], join: Callable[[Sequence[bytes]], bytes]
+        self, core: Core, encode: Callable[[VersionStatus[Model]], T], join: Callable[[Sequence[T]], bytes]
     ) -> None:
         self._core = core
         self._encode = encode
         self._join = join
         self._changes = -1
-        self._entries: dict[_Entry, bytes] = {}
+        self._entries: dict[_Entry, T] = {}
         self._responses: dict[Globs, bytes] = {}  # by the models that a caller may know of
 
     def response(self, call: Call) -> bytes:

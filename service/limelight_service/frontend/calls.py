@@ -79,7 +79,8 @@ class CallRequest:
     """A call for one model, checked as far as it can be without the model.
 
     model: its name, or the model itself from `Core.find`, where a protocol needs it to read the request. version: 0 for
-    the default. encode_labels: a label set as the protocol sends it.
+    the default. encode_labels: a label set as the protocol sends it. counted: rows to count for it; None for those of
+    its instances. The first of several parts of a call counts those of all parts, the others none.
     """
 
     model: "str | Model"
@@ -87,6 +88,7 @@ class CallRequest:
     instances: InstanceSource
     encode_labels: "Callable[[ModelSchema, Labels], bytes]"
     options: CallOptions = field(default_factory=CallOptions)
+    counted: int | None = None
 
 
 @dataclass(frozen=True)

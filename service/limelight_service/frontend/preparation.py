@@ -59,12 +59,14 @@ class Preparation:
     async def prepared(self, checked: CheckedCall, call: Call) -> Sequence[PreparedInstance]:
         """Preprocess every instance, and bound the bytes of the answer, or of a stream's largest first message."""
         instances = checked.request.instances
-        count = call.rows = checked.count
+        count, counted = checked.count, checked.request.counted
+        rows = count if counted is None else counted
+        call.rows += rows
         started = time.perf_counter_ns()
         is_light = _is_light(checked, instances)
-        self._check_in_time(checked, call, count, threads=not is_light)
-        if call.caller.name:
-            call.when_sent(self._quotas.take(call.caller, count))
+        self._check_in_time(checked, call, rows or count, threads=not is_light)
+        if call.caller.name and rows:
+            call.when_sent(self._quotas.take(call.caller, rows))
 
         if is_light:
             prepared = [_prepared_one(checked, instances, place) for place in range(count)]

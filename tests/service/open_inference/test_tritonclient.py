@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ NODE_PACKAGES = ROOT / "build" / "node" / "node_modules"
 
 
 @pytest.fixture(scope="module", params=["grpc", "http"])
-def found(running: Running, request: pytest.FixtureRequest, triton_python: Path) -> Any:
+def found(running: Running, request: pytest.FixtureRequest, client_python: Callable[[str], Path]) -> Any:
     """Findings of the script beside this file with Triton's client of either protocol."""
-    if subprocess.run([str(triton_python), "-c", f"import tritonclient.{request.param}.aio"], check=False).returncode:
+    python = str(client_python("tritonclient"))
+    if subprocess.run([python, "-c", f"import tritonclient.{request.param}.aio"], check=False).returncode:
         pytest.skip(f"Triton's client is installed without {request.param}")
     host = running.server.settings.host
     target = running.server.address if request.param == "grpc" else f"{host}:{running.server.http_port}"
-    command = [str(triton_python), str(Path(__file__).with_name("with_tritonclient.py")), request.param, target]
+    command = [python, str(Path(__file__).with_name("with_tritonclient.py")), request.param, target]
     result = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert not result.returncode, result.stderr
     return json.loads(result.stdout)

@@ -55,7 +55,10 @@ async def opened(connection: Connection, question: Question, wires: Wires) -> As
             reply = _reply(answer)
             raise CommandError(f"{reply.code}: {reply.message}")
         try:
-            described = json_format.ParseDict(_with_bytes(json.loads(answer.body)), service_pb2.GetModelResponse())
+            # Other clients read the same answer, so it has more fields than the message.
+            described = json_format.ParseDict(
+                _with_bytes(json.loads(answer.body)), service_pb2.GetModelResponse(), ignore_unknown_fields=True
+            )
         except (ValueError, TypeError, RecursionError, json_format.ParseError) as error:
             raise CommandError(f"{connection.target} does not describe the model: {error}") from error
         model = calls.read(calls.model(question.model, question.version), described)

@@ -9,8 +9,7 @@ from typing import Any
 
 from limelight_service.codecs.json.inference import fields, flag, infer_body, named, read_infer_request
 from limelight_service.codecs.json.reading import parsed
-from limelight_service.codecs.json.v1 import LARGEST
-from limelight_service.codecs.json.writing import written
+from limelight_service.codecs.json.writing import LARGEST, written
 from limelight_service.codecs.oip.service import SERVICE, InferenceService
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.core import Core

@@ -24,6 +24,7 @@ from limelight_service.codecs.json.instances import JsonInstances
 from limelight_service.codecs.json.reading import entries, field_of, members, parsed, read_message, scalar, scalars
 from limelight_service.codecs.json.writing import (
     ATTEND,
+    LARGEST,
     PREDICT,
     Body,
     Encoders,
@@ -69,7 +70,6 @@ from limelight_service.frontend.schema import ModelSchema
 from limelight_service.repository.catalogue import VersionStatus
 
 SERVICE = pb.DESCRIPTOR.services_by_name["AttentionService"].full_name
-LARGEST = 8 * 2**20
 _LARGE = 16 * 1024  # bytes from which JSON is read, and an answer written, on a thread
 _VERSION = re.compile(r"[1-9][0-9]{0,9}")
 _MODEL = "/v1/models/{name:name}", "/v1/models/{name:name}/versions/{version:name}"
@@ -125,6 +125,7 @@ class JsonService:
             "status": described_json(status_message(status), writer),
             **described,
             "maxResponseBytes": str(self._max_response_bytes),
+            **_for_openai(status),
         }
         return self._page(Body(written(found), writer.arrays), request, call)
 
@@ -275,12 +276,23 @@ def _address(names: Mapping[str, str]) -> tuple[str, int]:
     return names["name"], int(version)
 
 
-def _list_entry(status: VersionStatus[Model]) -> bytes:
-    return written(json_format.MessageToDict(status_message(status)))
+def _list_entry(status: VersionStatus[Model]) -> tuple[bytes, bytes | None]:
+    """Write an entry, and that of OpenAI's list: of a model that can answer."""
+    is_there = status.is_default and status.model is not None
+    entry = written(json_format.MessageToDict(status_message(status)))
+    return entry, written(_for_openai(status)) if is_there else None
 
 
-def _joined(entries: Sequence[bytes]) -> bytes:
-    return b'{"models":[%s]}' % b",".join(entries) if entries else b"{}"
+def _joined(entries: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    models = b'"models":[%s],' % b",".join([own for own, _ in entries]) if entries else b""
+    return b'{%s"object":"list","data":[%s]}' % (models, b",".join([each for _, each in entries if each is not None]))
+
+
+def _for_openai(status: VersionStatus[Model]) -> dict[str, Any]:
+    """Give the fields of a model in OpenAI's API. created: when the bundle's files were written; 0 while unknown."""
+    written_at = () if status.model is None else [each[3] for each in status.model.schema.served.stamps.values()]
+    created = max(written_at, default=0) // 10**9
+    return {"id": status.name, "object": "model", "created": created, "owned_by": "limelight"}
 
 
 def _parsed_options(data: bytes) -> Attention:

@@ -37,6 +37,7 @@ from limelight_service.frontend.calls import (
 from limelight_service.frontend.explaining.explanation import Explanations
 from limelight_service.ipc.boundary import ChunkResult, GenerationBegun, MapResult, StreamBegun, TokenResult
 
+LARGEST = 8 * 2**20  # bytes of the arrays of an answer as JSON
 _TYPES = {dtype: values_pb2.DataType.Name(number) for number, dtype in DTYPES.items()}
 _REDUCTIONS = {
     HeadReduction.NONE: "",

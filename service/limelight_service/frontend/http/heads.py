@@ -11,7 +11,7 @@ import orjson
 
 from limelight_bundle.errors import InputError
 from limelight_service.errors import ForbiddenError
-from limelight_service.frontend.http.failures import HeadTooLargeError, VersionError, body_at, failure_of
+from limelight_service.frontend.http.failures import Failure, HeadTooLargeError, VersionError, failure_of
 from limelight_service.frontend.http.methods import HEADERS, JSON
 from limelight_service.frontend.status import REQUEST_ID_KEY, status_of
 from limelight_service.observability.logs import request_id
@@ -30,10 +30,13 @@ _WITHOUT_EFFECT = ("GET", "HEAD")
 
 
 class CheckedHeads:
-    """An ASGI application behind these checks."""
+    """An ASGI application behind these checks. failed: makes the JSON of an error at a path."""
 
-    def __init__(self, application: Callable[..., Awaitable[None]], settings: Settings) -> None:
+    def __init__(
+        self, application: Callable[..., Awaitable[None]], settings: Settings, failed: Callable[[str, Failure], Any]
+    ) -> None:
         self._application = application
+        self._failed = failed
         self._origins = frozenset(settings.origins)
         # Elsewhere tokens or certificates protect a server, which a page has not, and it may have any name.
         is_open = not settings.tokens and not settings.tls_cert and is_loopback(settings.host)
@@ -49,7 +52,7 @@ class CheckedHeads:
             self._check_host(headers)
             self._check_page(scope["method"], headers)
         except (InputError, ForbiddenError) as error:
-            return _refuse(scope, send, error)
+            return self._refuse(scope, send, error)
         return self._application(scope, receive, send)
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
@@ -72,6 +75,21 @@ class CheckedHeads:
         if is_refused:
             named = f"origin is {origin[:64]!r}" if origin else "the request comes from a page of another origin"
             raise ForbiddenError(f"{named}, which may not call; --http-origins of the server names those that may")
+
+    async def _refuse(self, scope: MutableMapping[str, Any], send: Any, error: InputError | ForbiddenError) -> None:
+        """Tell why, and end the connection: where a request ends may be what is not known."""
+        identity = request_id(scope[HEADERS].get(REQUEST_ID_KEY))
+        failure = failure_of(error, status_of(error, identity))
+        body = orjson.dumps(self._failed(scope["path"], failure))
+        headers = {
+            REQUEST_ID_KEY: identity,
+            "content-type": JSON,
+            "content-length": str(len(body)),
+            "connection": "close",
+        }
+        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": failure.status, "headers": encoded})
+        await send({"type": "http.response.body", "body": body})
 
 
 def _read(scope: MutableMapping[str, Any]) -> dict[str, str]:
@@ -115,14 +133,3 @@ def _take_authority(scope: MutableMapping[str, Any], headers: dict[str, str]) ->
         path = found[2] or "/"
         headers["host"] = found[1]
         scope["raw_path"], scope["path"] = path.encode(), unquote(path)
-
-
-async def _refuse(scope: MutableMapping[str, Any], send: Any, error: InputError | ForbiddenError) -> None:
-    """Tell why, and end the connection: where a request ends may be what is not known."""
-    identity = request_id(scope[HEADERS].get(REQUEST_ID_KEY))
-    failure = failure_of(error, status_of(error, identity))
-    body = orjson.dumps(body_at(scope["path"], failure))
-    headers = {REQUEST_ID_KEY: identity, "content-type": JSON, "content-length": str(len(body)), "connection": "close"}
-    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": failure.status, "headers": encoded})
-    await send({"type": "http.response.body", "body": body})

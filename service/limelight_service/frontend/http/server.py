@@ -86,8 +86,10 @@ class HttpServer:
             Route("/readyz", _ready(is_ready)),
             *(Route(path, _always(page)) for path, page in pages.items()),
         ]
-        routed = _Routed(routes)
-        self._app = CheckedHeads(_cross_origin(routed, settings.origins) if settings.origins else routed, settings)
+        failed = _failed(methods)
+        routed = _Routed(routes, failed)
+        application = _cross_origin(routed, settings.origins) if settings.origins else routed
+        self._app = CheckedHeads(application, settings, failed)
 
     @asynccontextmanager
     async def listening(self, *, shared: bool) -> AsyncIterator[int]:
@@ -128,10 +130,13 @@ class HttpServer:
 
 
 class _Routed:
-    """An ASGI application of routes, which tells as a service does that none fits."""
+    """An ASGI application of routes, which tells as a service does that none fits. failed: makes the JSON of an error
+    at a path.
+    """
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Sequence[Route], failed: Callable[[str, Failure], Any]) -> None:
         self._routes = routes
+        self._failed = failed
         self._router = Router(routes, redirect_slashes=False)
         self._found = lru_cache(maxsize=_PATHS)(self._find)
 
@@ -158,7 +163,18 @@ class _Routed:
         try:
             await self._router(scope, receive, send)
         except HTTPException as error:
-            await _no_route(scope["path"], error)(scope, receive, send)
+            await self._no_route(scope["path"], error)(scope, receive, send)
+
+    def _no_route(self, path: str, error: HTTPException) -> Response:
+        """Answer a request whose path or verb is none of this server's, as its path tells errors."""
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            message = f"the path takes {headers.get('Allow', 'another method')}"
+        else:
+            message = "there is no such path; /docs and /openapi.json list those there are"
+        code = grpc.StatusCode.UNIMPLEMENTED if error.status_code == 405 else grpc.StatusCode.NOT_FOUND
+        failure = Failure(error.status_code, code, message, [])
+        return Response(orjson.dumps(self._failed(path, failure)), error.status_code, headers, JSON)
 
 
 class _Server(uvicorn.Server):
@@ -230,16 +246,15 @@ def _ready(is_ready: Callable[[], bool]) -> _Page:
     return answer
 
 
-def _no_route(path: str, error: HTTPException) -> Response:
-    """Answer a request whose path or verb is none of this server's, as the protocol of its path tells errors."""
-    headers = dict(error.headers or {})
-    if error.status_code == 405:
-        message = f"the path takes {headers.get('Allow', 'another method')}"
-    else:
-        message = "there is no such path; /docs and /openapi.json list those there are"
-    code = grpc.StatusCode.UNIMPLEMENTED if error.status_code == 405 else grpc.StatusCode.NOT_FOUND
-    failure = Failure(error.status_code, code, message, [])
-    return Response(orjson.dumps(body_at(path, failure)), error.status_code, headers, JSON)
+def _failed(methods: Sequence[HttpMethod]) -> Callable[[str, Failure], Any]:
+    """Make the JSON of errors at paths: as the method of the very path tells them, else the protocol of the path."""
+    own = {each.path: each.failed for each in methods}
+
+    def failed(path: str, failure: Failure) -> Any:
+        method = own.get(path)
+        return body_at(path, failure) if method is None else method(failure)
+
+    return failed
 
 
 def _cross_origin(application: _Routed, origins: Sequence[str]) -> CORSMiddleware:

@@ -1,0 +1,81 @@
+"""OpenAI's API: the list of models, and embeddings (https://platform.openai.com/docs/api-reference)."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import orjson
+
+from limelight_service.codecs.doors.asking import BESIDE, Doors, usage
+from limelight_service.codecs.doors.errors import error_body as error_body
+from limelight_service.codecs.doors.fields import MODEL as MODEL
+from limelight_service.codecs.doors.fields import USER as USER
+from limelight_service.codecs.doors.fields import Field, Form, whole
+from limelight_service.codecs.doors.rows import Rows, text_rows
+from limelight_service.codecs.doors.vectors import EMBEDS as EMBEDS
+from limelight_service.codecs.doors.vectors import ENCODING, MOST_DIMENSIONS, written_vector
+from limelight_service.codecs.doors.vectors import cut_vector as cut_vector
+from limelight_service.codecs.doors.vectors import vector_result as vector_result
+from limelight_service.frontend.call import Call
+from limelight_service.frontend.calls import CheckedCall, Prediction
+from limelight_service.frontend.http.methods import HttpMethod, HttpRequest, HttpResponse, UnaryHttp
+from limelight_service.frontend.results import Embedding
+
+SERVICE = "openai"
+_EMBEDDINGS = Form(
+    MODEL,
+    Field("input", text_rows(), is_required=True),
+    ENCODING,
+    Field("dimensions", whole(1, MOST_DIMENSIONS)),
+    USER,
+    *BESIDE,
+)
+
+
+class OpenAI:
+    """The methods of the API. For one event loop."""
+
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+
+    def methods(self) -> Sequence[HttpMethod]:
+        """List the methods with their paths."""
+        return [
+            UnaryHttp(
+                "POST",
+                "/v1/embeddings",
+                SERVICE,
+                "Embeddings",
+                error_body,
+                right="Predict",
+                summary="Embeds texts, as OpenAI's API does.",
+                request=_EMBEDDINGS.schema,
+                handle=self.embeddings,
+            ),
+        ]
+
+    async def embeddings(self, request: HttpRequest, call: Call) -> HttpResponse:
+        """Embed every text."""
+        doors = self._doors
+        given = await doors.read(_EMBEDDINGS, request, call)
+        model = doors.model(given["model"], EMBEDS, call)
+        rows = Rows.of(given["input"], len(request.body))
+        as_text = given["encoding_format"] == "base64"
+        read = partial(
+            _embedding, name=vector_result(model.schema) or "", dimensions=given["dimensions"], as_text=as_text
+        )
+        answers = await doors.answers(model, rows, given, read, call)
+        data = [
+            {"object": "embedding", "index": place, "embedding": orjson.Fragment(each.value)}
+            for place, each in enumerate(answers)
+        ]
+        answer = {"object": "list", "data": data, "model": given["model"], "usage": usage(answers)}
+        return await doors.response(answer, answers, call)
+
+
+def _embedding(
+    checked: CheckedCall, prediction: Prediction, *, name: str, dimensions: int | None, as_text: bool
+) -> tuple[bytes, int]:
+    result = prediction.results[name]
+    assert isinstance(result, Embedding)
+    data = written_vector(cut_vector(result.vector, dimensions), as_text=as_text)
+    return data, len(data)

@@ -217,6 +217,10 @@ class Encoder:
         """Return a token as the vocabulary writes it."""
         return token_text(self._tokenizer, token_id)
 
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """Write tokens as text; ids that the vocabulary lacks are skipped."""
+        return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=skip_special_tokens))
+
     def special(self, token_ids: Sequence[int]) -> list[bool]:
         """Return which tokens are special, by their ids; empty if none is."""
         flags = [token in self._special_ids for token in token_ids]

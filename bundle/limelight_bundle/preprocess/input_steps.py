@@ -23,6 +23,7 @@ from limelight_bundle.preprocess.step_types import (
 from limelight_bundle.preprocess.tensor_checks import check_tensor, real_places
 from limelight_bundle.preprocess.text_steps import SplitLines, SplitSentences, SplitWords, Tokenize
 from limelight_bundle.rows import Labels
+from limelight_bundle.text import Encoder
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array, Audio, Graph, Image, Pair, Sentences, TensorValue, Text, Value
 from limelight_bundle.wire import input_path
@@ -87,9 +88,9 @@ class InputSteps:
         return self.description.kind == model_pb2.INPUT_KIND_TENSOR
 
     @property
-    def cuts_texts(self) -> bool:
-        """True if the input is a text, or several, of which tokens are made."""
-        return any(isinstance(each, Tokenize) for each in self._steps)
+    def encoder(self) -> Encoder | None:
+        """What makes tokens of its texts; None for an input without texts."""
+        return next((each.encoder for each in self._steps if isinstance(each, Tokenize)), None)
 
     @property
     def is_own_tensor(self) -> bool:

@@ -1,6 +1,6 @@
 """Conversion of an instance, as callers send it, to a row of tensors."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -98,7 +98,7 @@ class Preprocessor:
             )
             for each in bundle.description.inputs
         }
-        self._texts = [each for each in self._inputs.values() if each.cuts_texts]
+        self._texts = [each for each in self._inputs.values() if each.encoder is not None]
 
     @cached_property
     def blanks(self) -> Mapping[str, int | None]:
@@ -142,6 +142,12 @@ class Preprocessor:
             raise InputError((*field, "inputs"), f"have no text; send {names}")
         labels = [{**{own.name: own for own in each.tokens.values()}, **each.labels} for each in cut]
         return [own for each in labels for own in each.values()], any(each.truncated for each in cut)
+
+    def text_of(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """Write tokens as text, by the tokenizer of the first input with texts."""
+        encoder = self._texts[0].encoder
+        assert encoder is not None
+        return encoder.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
     def check_names(self, instance: Iterable[str], field: Path) -> None:
         """Check the names of an instance's inputs. Raises: InputError naming one that the model lacks."""

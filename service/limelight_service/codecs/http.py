@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 from limelight_service.codecs.doors.asking import Doors
+from limelight_service.codecs.doors.cohere import Cohere
 from limelight_service.codecs.doors.openai import OpenAI
+from limelight_service.codecs.doors.tei import Tei
 from limelight_service.codecs.doors.vllm import VLLM
 from limelight_service.codecs.json.docs_page import docs_link, docs_page
 from limelight_service.codecs.json.open_inference import RestService
@@ -33,6 +35,8 @@ def http_server(
         *JsonService(core, settings.max_response_bytes).methods(),
         *RestService(core, settings.max_instances, is_ready).methods(),
         *OpenAI(doors).methods(),
+        *Tei(doors).methods(),
+        *Cohere(doors).methods(),
         *VLLM(doors).methods(),
     ]
     openapi = document(methods, has_tokens=bool(settings.tokens))

@@ -52,6 +52,8 @@ def test_every_path_of_it_is_one_of_the_server(running: Running, document: Any) 
         "limelight.v1.AttentionService": 2 * 7 + 1,
         "inference.GRPCInferenceService": 17,
         "openai": 1,
+        "tei": 2 * 10,
+        "cohere": 4,
         "vllm": 4,
     }
 

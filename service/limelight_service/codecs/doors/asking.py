@@ -9,19 +9,19 @@ import orjson
 from google.protobuf import json_format
 
 from limelight.v1 import attention_pb2
-from limelight.v1 import service_pb2 as pb
-from limelight_bundle.errors import InputError, Path, TooLargeError
+from limelight_bundle.errors import InputError, TooLargeError
+from limelight_bundle.rows import Labels
 from limelight_service.codecs.answers import LabelEncoder, check_size
-from limelight_service.codecs.doors.fields import Field, Form, Kind
+from limelight_service.codecs.doors.beside import BESIDE as BESIDE
+from limelight_service.codecs.doors.fields import Form
 from limelight_service.codecs.doors.rows import Gives as Gives
 from limelight_service.codecs.doors.rows import Rows
-from limelight_service.codecs.explanations import asked_of, explanation_message
-from limelight_service.codecs.json.reading import members, read_message
+from limelight_service.codecs.explanations import explanation_message
 from limelight_service.codecs.json.writing import LARGEST, JsonWriter, label_set, written
-from limelight_service.codecs.messages import MOST_OPTIONS, NO_ATTENTION, Attention, attention_of
+from limelight_service.codecs.messages import MOST_OPTIONS, Attention
 from limelight_service.errors import WrongModelError
 from limelight_service.frontend.call import Call
-from limelight_service.frontend.calls import AnswerEncoder, CallRequest, CheckedCall, Inference, Prediction
+from limelight_service.frontend.calls import AnswerEncoder, CallRequest, CheckedCall, Inference, Prediction, Tokenized
 from limelight_service.frontend.core import Core
 from limelight_service.frontend.explaining.asked import Asked
 from limelight_service.frontend.explaining.explain import explain
@@ -35,41 +35,6 @@ T = TypeVar("T")
 _TOKENS = attention_pb2.LABEL_KIND_TOKENS
 _LARGE = 16 * 1024  # bytes from which a request is read on a thread
 _MANY, _LARGE_ANSWER = 256, 2**18  # answers, and bytes of them, above which they are written on a thread
-_EXPLAIN = ("target", "units", "ways", "selections")
-
-
-def _read_attention(value: Any, path: Path) -> Attention:
-    return attention_of(read_message(attention_pb2.AttentionOptions, value, path), is_large=True)
-
-
-def _read_explain(value: Any, path: Path) -> Asked:
-    given = members(pb.ExplainRequest.DESCRIPTOR, value, path)
-    for name in given:
-        if name not in _EXPLAIN:
-            raise InputError((*path, name), f"is no field here; there are {', '.join(_EXPLAIN)}")
-    return asked_of(read_message(pb.ExplainRequest, value, path), None)
-
-
-_SCHEMA = "#/components/schemas/"
-# What rides along: in every request of a door.
-ATTENTION = Field("attention", Kind(_read_attention, {"$ref": f"{_SCHEMA}AttentionOptions"}), NO_ATTENTION)
-EXPLAIN = Field(
-    "explain",
-    Kind(
-        _read_explain,
-        {
-            "type": "object",
-            "properties": {
-                "target": {"$ref": f"{_SCHEMA}ExplainTarget"},
-                "units": {"$ref": f"{_SCHEMA}UnitOptions"},
-                "ways": {"type": "array", "items": {"type": "string"}},
-                "selections": {"type": "array", "items": {"$ref": f"{_SCHEMA}MapSelection"}},
-            },
-            "additionalProperties": False,
-        },
-    ),
-)
-BESIDE = (ATTENTION, EXPLAIN)
 
 
 @dataclass(frozen=True)
@@ -115,7 +80,7 @@ class Doors:
         Raises: ModelNotFoundError and its neighbours; WrongModelError for one that does not fit, naming those that do.
         """
         if named is None:
-            fitting = self._fitting(gives, call)
+            fitting = self.fitting(gives, call)
             if len(fitting) != 1:
                 several = f"is missing; it can be {', '.join(fitting)}"
                 raise InputError("model", several) if fitting else WrongModelError(f"no model here {gives.what}")
@@ -125,12 +90,13 @@ class Doors:
             raise InputError("model", f"states the version {version[:20]!r}; it is a whole number, as in {name[:64]}@1")
         model = self.core.find(name, int(version), call)
         if not gives.of(model.schema):
-            fitting = self._fitting(gives, call)
+            fitting = self.fitting(gives, call)
             there = f"; those that do: {', '.join(fitting)}" if fitting else "; no model here does"
             raise WrongModelError(f"{model.schema.name} is no model that {gives.what}{there}")
         return model
 
-    def _fitting(self, gives: Gives, call: Call) -> list[str]:
+    def fitting(self, gives: Gives, call: Call) -> list[str]:
+        """Name the models that give something, of those that the caller may know of."""
         found = self.core.list_models(call)
         return [each.name for each in found if each.is_default and each.model and gives.of(each.model.schema)]
 
@@ -187,6 +153,18 @@ class Doors:
             if size > limit:
                 needed = f"need an answer of {size} bytes or more; at most {limit} are allowed"
                 raise TooLargeError(rows.paths[0][:1], needed)
+        return found
+
+    async def tokens(self, model: Model, rows: Rows, write: Callable[[Labels], bytes], call: Call) -> list[Tokenized]:
+        """Have the text of every row cut into tokens. write: a label set of tokens. Raises: LimelightError."""
+        found, most = list[Tokenized](), self.core.settings.max_instances
+        try:
+            for start in range(0, len(rows), most):
+                part = rows[start : start + most]
+                request = CallRequest(model.schema.name, model.schema.version, part, lambda _, labels: write(labels))
+                found += await self.core.tokenize(request, call)
+        except InputError as error:
+            raise _told(error, rows, {}) from error
         return found
 
     def _check(self, attention: Attention, asked: Asked | None, call: Call) -> None:

@@ -52,6 +52,12 @@ class Rows:
         share = self.size * len(values) // max(1, len(self.values))
         return Rows(values, self.paths[part], share, self.seeds[part])
 
+    @property
+    def characters(self) -> int:
+        """Count the characters of all texts."""
+        texts = (each for each in self.values if not isinstance(each, Ids))
+        return sum([len(each.text) if isinstance(each, Text) else len(each.first) + len(each.second) for each in texts])
+
     def path(self, place: int) -> Path:
         """Give the path of a row in the request."""
         return self.paths[place]
@@ -111,6 +117,23 @@ def text_rows(most: int = MOST_ROWS) -> Kind:
     ids = {"type": "array", "items": {"type": "integer"}, "minItems": 1}
     several = {"type": "array", "items": {"anyOf": [{"type": "string"}, ids]}, "minItems": 1, "maxItems": most}
     return Kind(read, {"anyOf": [{"type": "string"}, ids, several]})
+
+
+def id_rows(most: int) -> Kind:
+    """Token ids, or a list of some; gives a list of them."""
+
+    def read(value: Any, path: Path) -> list[list[int]]:
+        if isinstance(value, list) and _are_ids(value):
+            return [value]
+        check_list(value, path, most)
+        found: list[list[int]] = value
+        for place, each in enumerate(found):
+            if not isinstance(each, list) or not _are_ids(each):
+                raise InputError((*path, place), f"is {shown(each)}; it takes a list of token ids")
+        return found
+
+    ids = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+    return Kind(read, {"anyOf": [ids, {"type": "array", "items": ids, "minItems": 1, "maxItems": most}]})
 
 
 def _row(value: Any, path: Path) -> Value:

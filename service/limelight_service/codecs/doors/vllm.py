@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from limelight.v1 import model_pb2
 from limelight_bundle.errors import InputError
 from limelight_bundle.values import Array, Pair, Text
 from limelight_service.codecs.doors.asking import BESIDE, Answered, Doors, Gives, usage
+from limelight_service.codecs.doors.classes import class_result, pair_result
 from limelight_service.codecs.doors.errors import error_body
 from limelight_service.codecs.doors.fields import (
     OPTIONAL_MODEL,
@@ -28,8 +28,15 @@ from limelight_service.codecs.doors.fields import (
     unused,
     whole,
 )
-from limelight_service.codecs.doors.rows import MOST_ROWS, Rows, Value, takes_pairs, takes_texts, text_rows
-from limelight_service.codecs.doors.vectors import ENCODING, MOST_DIMENSIONS, cut_vector, vector_result, written_vector
+from limelight_service.codecs.doors.rows import MOST_ROWS, Rows, Value, takes_texts, text_rows
+from limelight_service.codecs.doors.vectors import (
+    ENCODING,
+    MOST_DIMENSIONS,
+    cut_vector,
+    tokens_result,
+    vector_result,
+    written_vector,
+)
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CheckedCall, Prediction
 from limelight_service.frontend.http.methods import HttpMethod, HttpRequest, HttpResponse, UnaryHttp
@@ -79,30 +86,10 @@ _POOLING = Form(
 )
 
 
-def _named(schema: ModelSchema, fits: Callable[[model_pb2.ResultDescription], bool]) -> str:
-    return next((each.name for each in schema.results if fits(each)), "")
-
-
 def classes_result(schema: ModelSchema) -> str:
     """Name the result that is the classes of a text; empty where there is none."""
-    is_one = takes_texts(schema)
-    return _named(schema, lambda each: each.HasField("classes") and not each.classes.label_set) if is_one else ""
-
-
-def tokens_result(schema: ModelSchema) -> str:
-    """Name the result that is a vector for each token of a text; empty where there is none."""
-    return _named(schema, lambda each: each.HasField("token_vectors")) if takes_texts(schema) else ""
-
-
-def pair_result(schema: ModelSchema) -> str:
-    """Name the result that is one number for a pair of texts; empty where there is none."""
-    return _named(schema, _is_one_number) if takes_pairs(schema) else ""
-
-
-def _is_one_number(result: model_pb2.ResultDescription) -> bool:
-    if result.HasField("regression"):
-        return len(result.regression.targets) == 1
-    return result.HasField("classes") and len(result.classes.labels) == 1 and not result.classes.label_set
+    found = class_result(schema) if takes_texts(schema) else None
+    return found.name if found is not None and found.HasField("classes") else ""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import orjson
 
 from limelight.base.counts import counted
 from limelight_bundle.errors import InputError, Path
@@ -14,6 +15,11 @@ from limelight_bundle.values import Array
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _MOST_AXES = 9  # one of rows, and those of an instance
 _LONGEST = 40  # characters of a value that is repeated to its caller
+
+
+def written(value: Any) -> bytes:
+    """Write JSON; arrays as nested lists."""
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def array_of(value: Any, dtype: np.dtype[Any], path: Path) -> Array:

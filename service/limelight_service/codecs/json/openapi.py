@@ -65,9 +65,11 @@ _SCALARS: Mapping[int, dict[str, Any]] = {
 
 def document(methods: Sequence[HttpMethod], *, has_tokens: bool) -> dict[str, Any]:
     """Make the document, OpenAPI 3.1. has_tokens: calls need one."""
+    ready = _page("Tells by the status whether the server can answer.", "200", "503")
     paths: dict[str, Any] = {
         "/healthz": {"get": _page("Tells that the server runs.", "200")},
-        "/readyz": {"get": _page("Tells by the status whether the server can answer.", "200", "503")},
+        "/readyz": {"get": ready},
+        "/health": {"get": ready},
         "/openapi.json": {"get": _page("Gives this document.", "200")},
         "/docs": {"get": _page("Draws this document.", "200", media_type="text/html")},
     }
@@ -111,7 +113,7 @@ def _operation(method: HttpMethod, has_tokens: bool) -> dict[str, Any]:
 
 def _is_of_one(method: HttpMethod) -> bool:
     """True for what of one model is told by a method that there is for all as well."""
-    return method.name == "ModelStatistics" and bool(_PART.search(method.path))
+    return bool(method.summary or method.name == "ModelStatistics") and bool(_PART.search(method.path))
 
 
 def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from limelight_service.attention.plan import AttentionPlan
 from limelight_service.codecs.answers import MapHead, StreamSums, check_size, described_maps, map_head, streamed_head
 from limelight_service.codecs.explanations import explanation_message
 from limelight_service.codecs.json.numbers import json_of
+from limelight_service.codecs.json.numbers import written as written
 from limelight_service.codecs.json.results import kept, result_json, sequence_json, singles, top_json
 from limelight_service.frontend.calls import (
     AnswerEncoder,
@@ -61,11 +62,6 @@ def _names(enum: Any) -> dict[int, str]:
 
 _MAP_KINDS, _QUANTITIES = _names(attention_pb2.MapKind), _names(attention_pb2.Quantity)
 _LABEL_KINDS = _names(attention_pb2.LabelKind)
-
-
-def written(value: Any) -> bytes:
-    """Write JSON; arrays as nested lists."""
-    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 class Body:

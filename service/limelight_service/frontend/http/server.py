@@ -83,7 +83,7 @@ class HttpServer:
         routes = [
             *(Route(each.path, calls.endpoint(each), methods=[each.verb]) for each in methods),
             Route("/healthz", _always(HttpResponse([b'{"status":"alive"}']))),
-            Route("/readyz", _ready(is_ready)),
+            *(Route(path, _ready(is_ready)) for path in ("/readyz", "/health")),
             *(Route(path, _always(page)) for path, page in pages.items()),
         ]
         failed = _failed(methods)

@@ -1,0 +1,87 @@
+"""Classes of texts and of pairs of texts, or their numbers, each with a name and a score."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from limelight.v1 import model_pb2
+from limelight_bundle.errors import InputError
+from limelight_service.codecs.doors.rows import Gives, takes_pairs, takes_texts
+from limelight_service.codecs.json.numbers import written
+from limelight_service.frontend.calls import CheckedCall, Prediction
+from limelight_service.frontend.results import Classes, Numbers, probabilities
+from limelight_service.frontend.schema import ModelSchema
+
+# From scores to probabilities, by the names that Hugging Face's pipelines have for them.
+FUNCTIONS = {
+    "none": model_pb2.ACTIVATION_UNSPECIFIED,
+    "sigmoid": model_pb2.ACTIVATION_SIGMOID,
+    "softmax": model_pb2.ACTIVATION_SOFTMAX,
+}
+
+
+def class_result(schema: ModelSchema) -> model_pb2.ResultDescription | None:
+    """Find the result that is classes, or numbers, of a whole text or pair; None where there is none."""
+    if not takes_texts(schema) and not takes_pairs(schema):
+        return None
+    for each in schema.results:
+        if each.HasField("regression") or (each.HasField("classes") and not each.classes.label_set):
+            return each
+    return None
+
+
+def label_names(result: model_pb2.ResultDescription) -> list[str]:
+    """Name the classes, or the numbers, in the model's order."""
+    if result.HasField("regression"):
+        return [each.name for each in result.regression.targets]
+    return [name or f"LABEL_{place}" for place, name in enumerate(result.classes.labels)]
+
+
+def pair_result(schema: ModelSchema) -> str:
+    """Name the result that is one number for a pair of texts; empty where there is none."""
+    found = class_result(schema) if takes_pairs(schema) else None
+    return found.name if found is not None and len(label_names(found)) == 1 else ""
+
+
+CLASSIFIES = Gives("classifies a text or a pair", lambda schema: class_result(schema) is not None)
+CLASSIFIES_TEXTS = Gives("classifies a text", lambda schema: takes_texts(schema) and CLASSIFIES.of(schema))
+CLASSIFIES_PAIRS = Gives("classifies a pair", lambda schema: takes_pairs(schema) and CLASSIFIES.of(schema))
+SCORES = Gives("scores a pair of texts", lambda schema: bool(pair_result(schema)))
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Classes with scores of a function that the request names; None for the model's own. most: None for all."""
+
+    result: model_pb2.ResultDescription
+    function: str | None
+    most: int | None
+
+    def __post_init__(self) -> None:
+        if self.function is not None and self.result.HasField("regression"):
+            raise InputError("", "the model gives its numbers as they are; leave out raw_scores and function_to_apply")
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Name the raw outputs that are read."""
+        return () if self.function is None else (self.result.classes.output,)
+
+    def read(self, checked: CheckedCall, prediction: Prediction) -> tuple[bytes, int]:
+        """Write the classes of a row, highest score first."""
+        names, found = label_names(self.result), prediction.results[self.result.name]
+        pairs: Sequence[tuple[int, float]]
+        if self.function is not None:
+            raw = prediction.outputs[self.result.classes.output].reshape(-1)
+            scores = probabilities(raw, FUNCTIONS[self.function])
+            pairs = [(int(place), float(scores[place])) for place in np.argsort(-scores, kind="stable")]
+        elif isinstance(found, Classes):
+            pairs = list(zip(found.indices, found.probabilities, strict=True))
+        else:
+            assert isinstance(found, Numbers)
+            values = [each.value for each in found.numbers]
+            pairs = sorted(enumerate(values), key=lambda each: -each[1])
+        rows: list[dict[str, Any]] = [{"score": score, "label": names[place]} for place, score in pairs[: self.most]]
+        data = written(rows)
+        return data, len(data)

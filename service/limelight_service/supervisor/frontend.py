@@ -130,7 +130,7 @@ def _http_server() -> "Callable[..., HttpServer]":
     Raises: LimelightError where its packages are not installed.
     """
     try:
-        from limelight_service.codecs.json.server import http_server
+        from limelight_service.codecs.http import http_server
     except ModuleNotFoundError as error:
         from limelight.base import installing
 

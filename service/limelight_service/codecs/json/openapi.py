@@ -92,7 +92,7 @@ def _operation(method: HttpMethod, has_tokens: bool) -> dict[str, Any]:
     names = _PART.findall(method.path)
     found: dict[str, Any] = {
         "operationId": method.name + ("OfVersion" if "version" in names else "OfModel" if _is_of_one(method) else ""),
-        "summary": _SUMMARIES[method.name],
+        "summary": method.summary or _SUMMARIES[method.name],
         "tags": [method.service],
         "parameters": [
             *({"name": each, "in": "path", "required": True, "description": _PARTS[each], "schema": {"type": "string"}}
@@ -124,6 +124,8 @@ def _page(summary: str, *statuses: str, media_type: str = JSON) -> dict[str, Any
 
 
 def _request(method: HttpMethod) -> dict[str, Any]:
+    if method.request is not None:
+        return {JSON: {"schema": method.request}}
     if method.name.startswith("Repository"):
         return {JSON: {"schema": {"type": "object"}}}
     if method.service != SERVICE:
@@ -133,6 +135,8 @@ def _request(method: HttpMethod) -> dict[str, Any]:
 
 def _answer(method: HttpMethod) -> dict[str, Any]:
     found: dict[str, Any] = {"description": "The answer."}
+    if method.summary:  # of other services, whose answers their own documents describe
+        return found | {"content": {JSON: {"schema": {}}, **({EVENTS: {}} if isinstance(method, EventsHttp) else {})}}
     if isinstance(method, EventsHttp):
         events = (
             f"Server-sent events: the data of each is a {method.name}Response, of the last of a failed stream an Error."
@@ -149,6 +153,8 @@ def _answer(method: HttpMethod) -> dict[str, Any]:
 
 
 def _failed(method: HttpMethod) -> dict[str, Any]:
+    if method.summary:
+        return {"description": "The call failed.", "content": {JSON: {"schema": {"type": "object"}}}}
     name = "Error" if method.service == SERVICE else "InferError"
     return {"description": "The call failed.", "content": {JSON: {"schema": _ref(name)}}}
 

@@ -121,7 +121,7 @@ class _Exchange:
         """Check who calls and how long it waits, before anything of the body is read."""
         call, calls = self._call, self._calls
         call.caller = calls.access.caller([self._headers["authorization"]] if "authorization" in self._headers else ())
-        call.caller.check_method(self._method.name)
+        call.caller.check_method(self._method.right or self._method.name)
         call.deadline = _deadline(self._headers)
         self._running.enter(stream=isinstance(self._method, EventsHttp))
 

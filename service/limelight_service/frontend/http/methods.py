@@ -47,6 +47,8 @@ class Served:
     """The HTTP routes of a method, and the service method as which it is counted, logged and allowed.
 
     path: with the names of its parts in braces. failed: makes the JSON of an error. media_types: of requests.
+    right: name of the method that a token has to allow; empty for its own. summary, request: a sentence and the schema
+    of requests, for the OpenAPI document where they do not follow from the name.
     """
 
     verb: str
@@ -55,6 +57,9 @@ class Served:
     name: str
     failed: Callable[[Failure], Any]
     media_types: Sequence[str] = (JSON,)
+    right: str = field(default="", kw_only=True)
+    summary: str = field(default="", kw_only=True)
+    request: Mapping[str, Any] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from limelight_service.codecs.doors.asking import Doors
+from limelight_service.codecs.doors.openai import OpenAI
 from limelight_service.codecs.json.docs_page import docs_link, docs_page
 from limelight_service.codecs.json.open_inference import RestService
 from limelight_service.codecs.json.openapi import document
@@ -28,6 +30,7 @@ def http_server(
     methods = [
         *JsonService(core, settings.max_response_bytes).methods(),
         *RestService(core, settings.max_instances, is_ready).methods(),
+        *OpenAI(Doors(core)).methods(),
     ]
     openapi = document(methods, has_tokens=bool(settings.tokens))
     pages = {"/openapi.json": HttpResponse([written(openapi)]), "/docs": docs_page(openapi), "/": docs_link()}

@@ -1,0 +1,41 @@
+"""A server of small models behind people's other doors: random weights, one of each task, imported once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from limelight_export.importing.huggingface.importer import import_checkpoint
+from limelight_export.importing.huggingface.tasks.task import ImportOptions
+from tests.importing.huggingface.checkpoints import change_config, stated_pooling
+from tests.importing.huggingface.decoders import DECODERS
+from tests.importing.huggingface.encoders import ENCODERS
+from tests.kit.serving import Running, free_port, serving
+
+SENTIMENT = {0: "negative", 1: "neutral", 2: "positive"}
+
+
+@pytest.fixture(scope="package")
+def doors_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Bundles of an embedder, a reranker, a classifier and a small Llama."""
+    root = tmp_path_factory.mktemp("checkpoints")
+    repository = tmp_path_factory.mktemp("doors")
+    small = {"num_hidden_layers": 1}
+    bert = ENCODERS["bert"]
+    embedder = bert.write(root / "embedder", "Model", **small)
+    stated_pooling(embedder)
+    reranker = bert.write(root / "reranker", **small, num_labels=1)
+    change_config(reranker, sentence_transformers={"activation_fn": "torch.nn.modules.activation.Sigmoid"})
+    classifier = bert.write(root / "classifier", **small, id2label=SENTIMENT)
+    for folder in (embedder, reranker, classifier):
+        import_checkpoint(folder, repository)
+    writer = DECODERS["llama"].write(root / "writer", num_hidden_layers=1)
+    import_checkpoint(writer, repository, options=ImportOptions(name="writer"))
+    return repository
+
+
+@pytest.fixture(scope="package")
+def doors(doors_repository: Path) -> Iterator[Running]:
+    """A server of all of them."""
+    with serving(doors_repository, http_port=free_port(), metrics_port=free_port(), max_instances=64) as running:
+        yield running

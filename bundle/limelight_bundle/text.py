@@ -3,7 +3,7 @@
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
 from typing import Any
@@ -59,11 +59,15 @@ class Encoded(_LazyColumns):
 
     Args:
         make: computes the labels from `source`.
+        complete: whether the text brought its special tokens.
     """
 
-    def __init__(self, ids: Sequence[int], cut: bool, make: Callable[..., _Columns], *source: Any) -> None:
+    def __init__(
+        self, ids: Sequence[int], cut: bool, make: Callable[..., _Columns], *source: Any, complete: bool = False
+    ) -> None:
         self.ids = ids
         self.truncated = cut
+        self.complete = complete
         self._make = make
         self.source = source
 
@@ -160,13 +164,18 @@ class Encoder:
         )
         self.blank_ids = blank_ids(self._tokenizer)
 
-    def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Encode each text, truncated to the limit; of a long text, only a sufficient prefix is read."""
+    def encode(self, texts: Sequence[str], *, complete: bool = False) -> list[Encoded]:
+        """Encode each text, truncated to the limit; of a long text, only a sufficient prefix is read.
+
+        complete: special tokens are in the texts already.
+        """
         dropped = [self._count_dropped(text) for text in texts] if self._maps else [0] * len(texts)
         kept = [self._prefix_finder.prefix(text[count:]) for text, count in zip(texts, dropped, strict=True)]
+        encodings = self._encodings(kept, special_tokens=self._special_tokens and not complete)
+        columns = self._complete_columns if complete else self._text_columns
         return [
-            Encoded(encoding.ids, cut, self._text_columns, text, encoding, count)
-            for text, (encoding, cut), count in zip(kept, self._encodings(kept), dropped, strict=True)
+            Encoded(encoding.ids, cut, columns, text, encoding, count, complete=complete)
+            for text, (encoding, cut), count in zip(kept, encodings, dropped, strict=True)
         ]
 
     def encode_pair(self, first: str, second: str) -> Encoded:
@@ -176,7 +185,7 @@ class Encoder:
         """
         dropped = (self._count_dropped(first), self._count_dropped(second))
         texts = self._pair_prefixes(first[dropped[0] :], second[dropped[1] :])
-        encoding, cut = self._encodings([texts])[0]
+        encoding, cut = self._encodings([texts], special_tokens=self._special_tokens)[0]
         return Encoded(encoding.ids, cut, self._pair_columns, texts, encoding, dropped)
 
     def join_encodings(self, kept: Sequence[Encoded], offsets_in_document: Sequence[int]) -> JoinedEncoding:
@@ -226,14 +235,16 @@ class Encoder:
         flags = [token in self._special_ids for token in token_ids]
         return flags if any(flags) else []
 
-    def _encodings(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[tuple[Any, bool]]:
+    def _encodings(
+        self, texts: Sequence[str] | Sequence[tuple[str, str]], *, special_tokens: bool
+    ) -> list[tuple[Any, bool]]:
         """Encode each text, and return whether it was truncated."""
-        whole = self._tokenizer.encode_batch(list(texts), add_special_tokens=self._special_tokens)
+        whole = self._tokenizer.encode_batch(list(texts), add_special_tokens=special_tokens)
         long = [place for place, each in enumerate(whole) if self._maximum and len(each) > self._maximum]
         found = [(each, False) for each in whole]
         if long:
             again = self._truncating_tokenizer.encode_batch(
-                [texts[place] for place in long], add_special_tokens=self._special_tokens
+                [texts[place] for place in long], add_special_tokens=special_tokens
             )
             for place, each in zip(long, again, strict=True):
                 found[place] = (each, True)
@@ -250,6 +261,10 @@ class Encoder:
         if dropped:
             starts, ends = [start + dropped for start in starts], [end + dropped for end in ends]
         return _Columns(texts, starts, ends, special)
+
+    def _complete_columns(self, text: str, encoding: Any, dropped: int) -> _Columns:
+        columns = self._text_columns(text, encoding, dropped)
+        return replace(columns, special=self.special(encoding.ids))
 
     def _pair_columns(self, texts: tuple[str, str], encoding: Any, dropped: tuple[int, int]) -> _Columns:
         of = encoding.sequence_ids

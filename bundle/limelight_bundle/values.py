@@ -11,9 +11,13 @@ Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Text:
-    """Unicode text."""
+    """Unicode text.
+
+    complete: its special tokens are in it already, as a chat template writes them; none are put around it.
+    """
 
     text: str
+    complete: bool = False
 
 
 @dataclass(frozen=True)

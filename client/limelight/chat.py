@@ -1,6 +1,7 @@
 """Chat messages as the prompt of a decoder that was trained on conversations.
 
-A checkpoint's chat template is a program (Jinja), which is not run here. The formats of common ones are data:
+A checkpoint's chat template is a program (Jinja), which servers run for `/v1/chat/completions`; it is not run here.
+The formats of common ones are data:
 
     prompt = limelight.render_chat([{"role": "user", "content": "Hello"}], "chatml")
     client.generate("my-model", {"text": prompt})

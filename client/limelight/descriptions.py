@@ -109,6 +109,8 @@ class ResultInfo(Record):
     """Sequences: name of the optional input that forces the output."""
     max_new_tokens: int = 0
     """Sequences: maximum number of generated tokens."""
+    chat: bool = False
+    """Sequences: whether the model takes conversations over HTTP (`/v1/chat/completions`)."""
     targets: tuple["Target", ...] = ()
     """Regression: the targets in order."""
     threshold: float = 0.0
@@ -455,6 +457,7 @@ def _result(message: model_pb2.ResultDescription) -> ResultInfo:
                 label_set=made.label_set,
                 target_input=made.target_input,
                 max_new_tokens=made.max_new_tokens,
+                chat=made.chat,
             )
         case "regression":
             targets = (Target(each.name, each.unit) for each in message.regression.targets)

@@ -170,6 +170,10 @@ def _check_generation(bundle: bundle_pb2.Bundle) -> None:
         raise BundleError("generation starts with the prompt, and states none")
     if generation.steps_before_target and not generation.target_tensor:
         raise BundleError("generation states steps before a target, and no target")
+    if generation.chat_template and generation.chat_template not in {each.path for each in bundle.files}:
+        raise BundleError(f"generation refers to the file {generation.chat_template!r}, which the bundle does not list")
+    if any(each.sequence.chat for each in bundle.description.results) != bool(generation.chat_template):
+        raise BundleError("its description says that it takes conversations without a chat template, or the opposite")
     of_prompt = sorted({each.map for each in bundle.maps if generation.prefill and each.graph == generation.prefill})
     if of_prompt and not generation.starts_with_prompt:
         raise BundleError(f"the map {of_prompt[0]} is over a prompt that has a begin token in front of it")

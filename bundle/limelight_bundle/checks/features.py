@@ -38,6 +38,7 @@ FEATURES: Mapping[str, _IsUsed] = {
     "boxes": lambda bundle: any(each.HasField("boxes") for each in bundle.description.results),
     "hidden-states": lambda bundle: bool(bundle.hidden or bundle.description.hidden),
     "lens": lambda bundle: bool(bundle.generation.lens),
+    "chat-template": lambda bundle: bool(bundle.generation.chat_template or bundle.generation.chat_tokens),
     "token-vectors": lambda bundle: any(each.HasField("token_vectors") for each in bundle.description.results),
     "selected-entries": lambda bundle: any(
         each.classes.words or each.classes.HasField("token_id") for each in bundle.description.results
@@ -64,6 +65,7 @@ KNOWN_FEATURES = frozenset(
         "boxes",
         "hidden-states",
         "lens",
+        "chat-template",
         "token-vectors",
         "selected-entries",
         "starts-with-prompt",

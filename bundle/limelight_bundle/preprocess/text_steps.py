@@ -177,8 +177,8 @@ class Tokenize(Step):
         match value:
             case SentenceStream():
                 return self._sentences(value, options)
-            case Text(text):
-                encoded, paths = self.encoder.encode([text]), [options.field]
+            case Text(text, complete):
+                encoded, paths = self.encoder.encode([text], complete=complete), [options.field]
                 inputs = [(name,)]
             case Pair(first, second) if len(self.bound) == 2:
                 encoded, paths = (
@@ -297,7 +297,7 @@ class Tokenize(Step):
             LazyColumn(size, lambda: encoded.ends),
             encoded.ids,
             LazyColumn(size, lambda: encoded.special or [False] * size)
-            if self.encoder.adds_special_tokens(len(inputs))
+            if self.encoder.adds_special_tokens(len(inputs)) or encoded.complete
             else (),
             inputs=inputs,
             input_indices=LazyColumn(size, lambda: encoded.parts) if is_pair else (),

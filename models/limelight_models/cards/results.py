@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from limelight.base.enums import number_of
 from limelight.v1 import model_pb2, values_pb2
+from limelight_bundle.chat.template import CHAT_TEMPLATE_FILE, ChatTemplate
 from limelight_bundle.v1 import bundle_pb2
 from limelight_models.cards.inputs import TextInput, Tokenizer
 from limelight_models.cards.labels import LabelSet, output_steps
@@ -344,7 +345,7 @@ class Written(Result):
     input that goes in before anything is put out, read at once; a decoder without one has an encoder.
     starts_with_prompt: the begin token is not put in front of the prompt. more_ends: tokens that end a sequence, beside
     `end`. steps_before_target: steps in front of a target, whose tokens the model chooses; `end` then follows it.
-    has_lens: the network reads tokens from hidden states.
+    has_lens: the network reads tokens from hidden states. chat: how conversations are written as prompts.
     """
 
     steps: LabelSet
@@ -363,6 +364,7 @@ class Written(Result):
     more_ends: Sequence[int] = ()
     steps_before_target: int = 0
     has_lens: bool = False
+    chat: ChatTemplate | None = None
 
     @classmethod
     def by(cls, config: Any, tokenizer: Tokenizer, **more: Any) -> "Written":
@@ -396,11 +398,15 @@ class Written(Result):
 
     @property
     def files(self) -> Mapping[str, str]:
-        return {self.tokenizer.file: self.tokenizer.text}
+        chat = {CHAT_TEMPLATE_FILE: self.chat.source} if self.chat else {}
+        return {self.tokenizer.file: self.tokenizer.text, **chat}
 
     def describe(self) -> model_pb2.ResultDescription:
         sequence = model_pb2.SequenceDescription(
-            label_set=self.steps.name, target_input=self.target, max_new_tokens=self.max_new_tokens
+            label_set=self.steps.name,
+            target_input=self.target,
+            max_new_tokens=self.max_new_tokens,
+            chat=self.chat is not None,
         )
         return model_pb2.ResultDescription(name=self.name, sequence=sequence)
 
@@ -425,4 +431,6 @@ class Written(Result):
             starts_with_prompt=self.starts_with_prompt,
             more_end_tokens=self.more_ends,
             steps_before_target=self.steps_before_target,
+            chat_template=CHAT_TEMPLATE_FILE if self.chat else "",
+            chat_tokens=self.chat.tokens if self.chat else {},
         )

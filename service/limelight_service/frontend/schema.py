@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from limelight.v1 import attention_pb2, model_pb2
 from limelight_bundle.attention_drift import Reference
+from limelight_bundle.chat.template import chat_template
 from limelight_bundle.generation import generated_text, leading_tokens, read_steps, steps_to_come
 from limelight_bundle.interventions import bound_interventions
 from limelight_bundle.maps import ProjectedSize, edge_dimensions
@@ -36,7 +37,7 @@ class ModelSchema:
     signal, those with thresholds. hidden: hidden states by name. interventions: those that the model takes, by map.
     operation: what it does, as the conventions for generative AI name it. masks: of tensors, by name. target_input,
     target_tensor, target_dimension: of what forces a generated output; empty for none. before_target: steps in front of
-    a target. leading: tokens in front of a prompt.
+    a target. leading: tokens in front of a prompt. chat: how it writes conversations; None where it does not.
 
     Raises: BundleError where the bundle's files are no longer what the engine loaded.
     """
@@ -51,6 +52,7 @@ class ModelSchema:
         )
         self.description = description = bundle.description
         self.preprocessor = Preprocessor(folder, bounds)
+        self.chat = chat_template(folder)
         folder.check_unchanged()
         self.maps: Sequence[model_pb2.MapDescription] = tuple(description.maps)
         # Not a cache of a method, which would keep an unloaded model until the next collection of cycles.

@@ -9,7 +9,7 @@ from torch import Tensor
 from limelight_export.errors import CheckpointError, ExportError
 from limelight_export.importing.huggingface.architectures.architecture import DecoderArchitecture
 from limelight_export.importing.huggingface.attention import run_with_maps
-from limelight_export.importing.huggingface.chat_template import describe_template
+from limelight_export.importing.huggingface.chat_template import read_chat
 from limelight_export.importing.huggingface.checkpoint import Checkpoint
 from limelight_export.importing.huggingface.imported_decoder import (
     ImportedDecoder,
@@ -71,6 +71,7 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
     top_tokens = min(_TOP_TOKENS, int(config.vocab_size))
     model = load_model(checkpoint, "AutoModelForCausalLM", **architecture.options)
     network = ImportedDecoder(model, top_tokens).eval()
+    chat, on_chat = read_chat(checkpoint)
     written = Written(
         steps=output_steps(),
         tokenizer=tokenizer,
@@ -82,12 +83,13 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
         prompt=prompt,
         starts_with_prompt=True,
         has_lens=True,
+        chat=chat,
         states=network.states,
     )
     tokens = prompt.tokens("prompt")
     weights = Weights(heads=heads, normalised=not architecture.has_sinks)
     card = source.card(
-        summary=f"Continues a text.{describe_template(checkpoint)}",
+        summary=f"Continues a text.{on_chat}",
         inputs=[prompt, forced_target(tokenizer, new_tokens, special_tokens=False)],
         results=[written],
         maps=decoder_maps(layers, weights, prompt=tokens, steps=written.steps),

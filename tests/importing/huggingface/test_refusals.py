@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
 
 from limelight_bundle.tokenizer_files import load_tokenizer
@@ -283,6 +283,21 @@ def test_weights_that_would_be_random_are_refused(tmp_path: Path) -> None:
 def test_layers_that_the_configuration_leaves_out_are_refused(folder: Path) -> None:
     change_config(folder, num_hidden_layers=1)
     assert "does not use the weights bert.encoder.layer.1." in refused(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("gpt-neo", ["transformer.h.1.attn.attention.bias", "transformer.h.1.attn.attention.masked_bias"]),
+        ("gpt-neox", ["gpt_neox.layers.1.attention.bias", "gpt_neox.layers.1.attention.rotary_emb.inv_freq"]),
+        ("xglm", ["model.embed_positions.weights"]),
+    ],
+)
+def test_masks_and_tables_of_older_files_are_no_layers(tmp_path: Path, name: str, left: list[str]) -> None:
+    folder = DECODERS[name].write(tmp_path / "small")
+    weights = load_file(folder / "model.safetensors") | {each: torch.ones(4) for each in left}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    read_model(folder)
 
 
 def test_a_task_that_the_checkpoint_does_not_state_must_be_named(folder: Path) -> None:

@@ -10,8 +10,10 @@ from torch import nn
 from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.checkpoint import Checkpoint
 
-# Weights of older files that hold no parameters: ranges of positions, and masks.
-_BUFFERS = ("position_ids", "token_type_ids", "masked_bias", ".attn.bias", ".attention.bias", "inv_freq")
+# Weights of older files that hold no parameters: ranges of positions, masks, and tables of fixed positions.
+_BUFFERS = tuple(
+    "position_ids token_type_ids masked_bias .attn.bias .attention.bias inv_freq embed_positions.weights".split()
+)
 
 
 def load_config(checkpoint: Checkpoint, *, without: Collection[str] = ()) -> Any:

@@ -119,6 +119,7 @@ def test_a_repository_is_downloaded_once_and_the_bundle_names_it_and_its_commit(
             {},
             "ADDRESS has no repository org/none, or shows it to others alone; check the name, or set HF_TOKEN",
         ),
+        ("a--b/c", {}, "a--b/c names no repository: "),
         ("org/Small@v9", {}, "org/Small has no revision v9; name a branch, a tag or a commit"),
         ("org/gated", {}, "org/gated is gated: ask for access at ADDRESS/org/gated, and set HF_TOKEN to a token"),
         (

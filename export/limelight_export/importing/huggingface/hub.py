@@ -165,6 +165,8 @@ def _plain_errors(name: str, revision: str) -> Iterator[None]:
             f"{hub} has no repository {name}, or shows it to others alone; check the name, or set HF_TOKEN to a token "
             "that may read it"
         ) from error
+    except errors.HFValidationError as error:
+        raise CheckpointError(f"{name} names no repository: {error}") from error
     except errors.HfHubHTTPError as error:
         status = error.response.status_code
         what = "is HF_TOKEN a valid token?" if status in (401, 403) else "try again later"

@@ -1,6 +1,6 @@
 """Limelight on Ray Serve: each replica runs an engine and its preprocessing, behind Ray's own gRPC proxy.
 
-`serve run serve.yaml` in this folder starts it; docs/scaling.md says what is shared and what is not. Replicas answer
+`serve run serve.yaml` in this folder starts it; docs/gateways.md says what is there and what is not. Replicas answer
 `limelight.v1.AttentionService` and the `Check` of `grpc.health.v1.Health`.
 """
 

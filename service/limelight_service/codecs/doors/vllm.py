@@ -28,7 +28,7 @@ from limelight_service.codecs.doors.fields import (
     unused,
     whole,
 )
-from limelight_service.codecs.doors.rows import MOST_ROWS, Rows, Value, takes_pairs, takes_texts, text_rows
+from limelight_service.codecs.doors.rows import MOST_ROWS, Rows, Value, per_model, takes_pairs, takes_texts, text_rows
 from limelight_service.codecs.doors.vectors import ENCODING, MOST_DIMENSIONS, cut_vector, vector_result, written_vector
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CheckedCall, Prediction
@@ -83,17 +83,20 @@ def _named(schema: ModelSchema, fits: Callable[[model_pb2.ResultDescription], bo
     return next((each.name for each in schema.results if fits(each)), "")
 
 
+@per_model
 def classes_result(schema: ModelSchema) -> str:
     """Name the result that is the classes of a text; empty where there is none."""
     is_one = takes_texts(schema)
     return _named(schema, lambda each: each.HasField("classes") and not each.classes.label_set) if is_one else ""
 
 
+@per_model
 def tokens_result(schema: ModelSchema) -> str:
     """Name the result that is a vector for each token of a text; empty where there is none."""
     return _named(schema, lambda each: each.HasField("token_vectors")) if takes_texts(schema) else ""
 
 
+@per_model
 def pair_result(schema: ModelSchema) -> str:
     """Name the result that is one number for a pair of texts; empty where there is none."""
     return _named(schema, _is_one_number) if takes_pairs(schema) else ""

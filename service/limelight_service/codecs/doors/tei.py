@@ -182,7 +182,7 @@ class Tei:
             scored = await reranked(self._doors, given, len(request.body), call)
             found = {
                 "id": call.identity,
-                "model": call.model,
+                "model": given["model"] or call.model,
                 "results": results(given, scored, with_documents=True),
                 "usage": {"prompt_tokens": scored.tokens, "total_tokens": scored.tokens},
             }

@@ -11,7 +11,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,7 @@ GUIDES = (
     "python",
     "http",
     "open-inference-protocol",
+    "doors",
     "training",
 )
 PAGES = ("README.md", *(f"docs/{each}.md" for each in GUIDES))
@@ -72,10 +73,11 @@ SHOWN = ("text", "json", "yaml")  # no commands and no code of ours
 ONLY_PLANNED = ("make demo-models", "make dev")
 # Other tests install these: tests/test_wheels.py and tests/client/test_client_protobuf.py.
 INSTALLED = ("pip install ./client", "pip install './client[cli]' '.[serve,http]'", "limelight demo")
-CLIENTS = ("tritonclient",)  # of tests/kit/clients.txt
+CLIENTS = ("tritonclient", "openai")  # of tests/kit/clients.txt
 # Where the commands find the demo. Here it gets free ports: another server may have these.
 DEMO, METRICS = "127.0.0.1:50051", "127.0.0.1:9464"
 HTTP = "127.0.0.1:8080"
+IMPORTED = "127.0.0.1:8081"  # and a server of the checkpoint, over HTTP
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +174,9 @@ def test_a_block_works(
         return
     if block.language == "python":
         python = next((str(client_python(each)) for each in CLIENTS if each in block.text), sys.executable)
-        run([python, "-c", block.text.replace(DEMO, demo).replace(HTTP, http)], checkout, demo)
+        text = block.text.replace(DEMO, demo).replace(HTTP, http)
+        with importing(checkout) if IMPORTED in text else nullcontext("") as imported:
+            run([python, "-c", text.replace(IMPORTED, imported)], checkout, demo)
         return
     assert block.language == "console"
     lines = block.text.strip().splitlines()
@@ -237,6 +241,7 @@ def started_and_stopped(command: str, checkout: Path, calls: list[str]) -> None:
     """Start a server, on free ports in place of those named, call it, and stop it in good order."""
     command, ports = re.subn(r"(--(?:metrics-)?port) \d+", r"\1 0", command)
     assert ports == 2
+    command = re.sub(r"(--http-port) \d+", lambda found: f"{found[1]} {free_port()}", command)
     with started(["bash", "-c", f"exec {command}"], checkout) as process:
         address = serving(process, "limelight: serving")
         for call in calls:
@@ -244,6 +249,18 @@ def started_and_stopped(command: str, checkout: Path, calls: list[str]) -> None:
         process.terminate()
         process.communicate(timeout=60)
         assert process.returncode == 0
+
+
+@contextmanager
+def importing(checkout: Path) -> Iterator[str]:
+    """Import the checkpoint, where no block has, and serve it over HTTP: its address."""
+    repository, port = checkout / "build" / "imported", free_port()
+    if not repository.exists():
+        run(["limelight", "import", "hf", "all-MiniLM-L6-v2", "--repository", str(repository)], checkout, "")
+    command = ["limelight", "serve", "--repository", str(repository), "--port", "0", "--metrics-port", "0"]
+    with started([*command, "--http-port", str(port)], checkout) as process:
+        serving(process, "limelight: serving")
+        yield f"127.0.0.1:{port}"
 
 
 def test_the_readme_is_short_and_has_blocks_of_every_kind() -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 BUILD = Path(__file__).parents[2] / "build"
-REQUIREMENTS = {re.split(r"[\[=]", line)[0]: line for line in Path(__file__).with_suffix(".txt").read_text().split()}
+_LINES = Path(__file__).with_suffix(".txt").read_text().splitlines()
+REQUIREMENTS = {re.split(r"[\[=]", line)[0]: line.split() for line in _LINES}  # by the first of each line
 
 
 def client_python(name: str, base: Path) -> Path:
@@ -34,8 +35,8 @@ def client_python(name: str, base: Path) -> Path:
         if not (folder / "done").exists():
             subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
             pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
-            install = [*pip, "install", "--no-compile", REQUIREMENTS[name]]
+            install = [*pip, "install", "--no-compile", *REQUIREMENTS[name]]
             if subprocess.run(install, capture_output=True, timeout=240, check=False).returncode:
-                pytest.skip(f"{REQUIREMENTS[name]} cannot be installed here")
+                pytest.skip(f"{name} cannot be installed here")
             (folder / "done").touch()
     return python

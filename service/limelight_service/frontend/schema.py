@@ -35,9 +35,10 @@ class ModelSchema:
     description has none for, named after its tensor. probed: maps of which single rows can be computed.
     projected: sizes of the projections that maps can be computed from. references: of attention signals, by map and
     signal, those with thresholds. hidden: hidden states by name. interventions: those that the model takes, by map.
-    operation: what it does, as the conventions for generative AI name it. masks: of tensors, by name. target_input,
-    target_tensor, target_dimension: of what forces a generated output; empty for none. before_target: steps in front of
-    a target. leading: tokens in front of a prompt. chat: how it writes conversations; None where it does not.
+    operation: what it does, as the conventions for generative AI name it. required: inputs that are not optional. masks:
+    of tensors, by name. target_input, target_tensor, target_dimension: of what forces a generated output; empty for
+    none. before_target: steps in front of a target. leading: tokens in front of a prompt. chat: how it writes
+    conversations; None where it does not.
 
     Raises: BundleError where the bundle's files are no longer what the engine loaded.
     """
@@ -58,6 +59,7 @@ class ModelSchema:
         # Not a cache of a method, which would keep an unloaded model until the next collection of cycles.
         self._planned = lru_cache(_MOST_PLANS)(partial(plan_attention, self.maps))
         self.hidden = {each.name: each for each in description.hidden}
+        self.required = tuple(each for each in description.inputs if not each.optional)
         self.outputs: Sequence[str] = tuple(each.name for each in description.outputs)
         sequence = _sequence(description)
         self.generates = bundle.HasField("generation")

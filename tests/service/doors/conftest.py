@@ -7,6 +7,7 @@ import pytest
 
 from limelight_export.importing.huggingface.importer import import_checkpoint
 from limelight_export.importing.huggingface.tasks.task import ImportOptions
+from limelight_service.security.tokens import entry, new_token
 from tests.importing.huggingface.checkpoints import change_config, stated_pooling
 from tests.importing.huggingface.decoders import DECODERS
 from tests.importing.huggingface.encoders import ENCODERS
@@ -38,4 +39,28 @@ def doors_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def doors(doors_repository: Path) -> Iterator[Running]:
     """A server of all of them."""
     with serving(doors_repository, http_port=free_port(), metrics_port=free_port(), max_instances=64) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A token that knows the embedder alone, two with few rows a second, one for lists, one for all; and `file`."""
+    rights = {
+        "own": {"models": ["embedder"]},
+        "slow": {"models": ["embedder"], "rows_per_second": 20},
+        "slow-too": {"models": ["embedder"], "rows_per_second": 20},
+        "lists": {"methods": ["ListModels"]},
+        "any": {},
+        "without": {"methods": ["Predict"]},
+    }
+    tokens = {name: new_token() for name in rights}
+    file = tmp_path_factory.mktemp("tokens") / "tokens.toml"
+    file.write_text("".join(entry(name, token, rights[name]) for name, token in tokens.items()))
+    return {**tokens, "file": str(file)}
+
+
+@pytest.fixture(scope="package")
+def guarded(doors_repository: Path, keys: dict[str, str]) -> Iterator[Running]:
+    """A server with the limits that servers have, which asks for tokens."""
+    with serving(doors_repository, http_port=free_port(), tokens=keys["file"]) as running:
         yield running

@@ -2,8 +2,7 @@
 
 import base64
 import json
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from hypothesis import strategies as st
 
 from limelight.v1 import attention_pb2, service_pb2
 from limelight_bundle.wire import to_array
-from limelight_service.security.tokens import entry, new_token
-from tests.kit.serving import Running, attend, free_port, predict, serving, text
+from tests.kit.serving import Running, attend, text
+from tests.service.doors.calls import base, found_by
+from tests.service.doors.calls import vectors as predicted
 from tests.service.http.calls import call, connected, told
 
 PATH = "/v1/embeddings"
@@ -38,50 +38,15 @@ def vectors(answer: Any) -> list[np.ndarray]:
     ]
 
 
-def predicted(running: Running, *texts: str) -> list[np.ndarray]:
-    found = running.stub.Predict(predict("embedder", *map(text, texts))).predictions
-    return [to_array(each.results[0].embedding.vector, "vector") for each in found]
-
-
 def refused(running: Running, body: Any, **options: Any) -> tuple[int, Any]:
     answer = call(running, PATH, body, **options)
     return answer.status, answer.json["error"]
 
 
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A token that knows the embedder alone, one with few rows a second, and one for lists; `file` has them."""
-    rights = {
-        "own": {"models": ["embedder"]},
-        "slow": {"models": ["embedder"], "rows_per_second": 20},
-        "lists": {"methods": ["ListModels"]},
-        "without": {"methods": ["Predict"]},
-    }
-    tokens = {name: new_token() for name in rights}
-    file = tmp_path_factory.mktemp("tokens") / "tokens.toml"
-    file.write_text("".join(entry(name, token, rights[name]) for name, token in tokens.items()))
-    return {**tokens, "file": str(file)}
-
-
-@pytest.fixture(scope="module")
-def guarded(doors_repository: Path, keys: dict[str, str]) -> Iterator[Running]:
-    """A server with the limits that servers have, which asks for tokens."""
-    with serving(doors_repository, http_port=free_port(), tokens=keys["file"]) as running:
-        yield running
-
-
-def found_by(python: Path, script: str, running: Running, *keys: str) -> Any:
-    target = f"http://{running.server.settings.host}:{running.server.http_port}/v1"
-    command = [str(python), str(Path(__file__).with_name(script)), target, *keys]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert not result.returncode, result.stderr
-    return json.loads(result.stdout)
-
-
 def test_its_own_client_gets_everything(
     guarded: Running, doors: Running, keys: dict[str, str], client_python: Callable[[str], Path]
 ) -> None:
-    found = found_by(client_python("openai"), "with_openai.py", guarded, keys["own"], keys["slow"])
+    found = found_by(client_python("openai"), "with_openai.py", f"{base(guarded)}/v1", keys["own"], keys["slow"])
     assert found["models"] == [["embedder", "model", "limelight"]] and found["one"][0] == "embedder"
     assert found["one"][1] > 1.7e9
     expected = predicted(doors, *TEXTS)
@@ -114,7 +79,7 @@ def test_its_own_client_gets_everything(
 def test_langchain_gets_thousands_of_vectors_from_a_server_of_usual_limits(
     guarded: Running, doors: Running, keys: dict[str, str], client_python: Callable[[str], Path]
 ) -> None:
-    found = found_by(client_python("langchain-openai"), "with_langchain_openai.py", guarded, keys["own"])
+    found = found_by(client_python("langchain-openai"), "with_langchain_openai.py", f"{base(guarded)}/v1", keys["own"])
     texts = [f"the cat {'sat ' * (number % 5)}" for number in range(2048)]
     assert found["count"] == 2048
     for name, these in (("first", texts[:5]), ("asyncio", texts[:5]), ("last", texts[-5:])):

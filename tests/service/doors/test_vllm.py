@@ -10,12 +10,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import limelight
-from limelight.v1 import service_pb2, values_pb2
+from limelight.v1 import service_pb2
 from limelight_bundle.wire import to_array
 from limelight_export.importing.huggingface.importer import import_checkpoint
 from tests.importing.huggingface.checkpoints import change_config
 from tests.importing.huggingface.encoders import ENCODERS
-from tests.kit.serving import Running, free_port, predict, serving, text
+from tests.kit.serving import Running, free_port, serving, text
+from tests.service.doors.calls import pair, results
 from tests.service.http.calls import call
 
 TEXTS = ["the cat sat", "a dog 🐈 ran", "the mat"]
@@ -30,15 +31,6 @@ def ask(running: Running, path: str, model: str | None, **fields: Any) -> Any:
     assert found["object"] == "list" and found["created"] > 1.7e9 and found["usage"]["prompt_tokens"] > 0
     assert [each["index"] for each in found["data"]] == list(range(len(found["data"])))
     return found
-
-
-def results(running: Running, model: str, *instances: values_pb2.Instance) -> list[Any]:
-    return [each.results[0] for each in running.stub.Predict(predict(model, *instances)).predictions]
-
-
-def pair(one: str, other: str) -> values_pb2.Instance:
-    value = values_pb2.Value(pair=values_pb2.Pair(first=one, second=other))
-    return values_pb2.Instance(inputs={"pair": value})
 
 
 def refused(running: Running, path: str, **fields: Any) -> tuple[int, Any]:

@@ -129,12 +129,18 @@ def test_a_tensor_is_taken_as_numbers_and_as_bytes(running: Running, tensor: Any
 
 
 def test_models_are_listed_and_described(running: Running) -> None:
+    """Beside the messages, with what clients of OpenAI's API read at the same paths."""
     listed = call(running, "/v1/models").json
     expected = running.stub.ListModels(service_pb2.ListModelsRequest())
-    assert json_format.ParseDict(listed, service_pb2.ListModelsResponse()) == expected
+    assert json_format.ParseDict({"models": listed.pop("models")}, service_pb2.ListModelsResponse()) == expected
+    there = {each.model.name for each in expected.models if each.is_default}
+    assert listed.keys() == {"object", "data"} and {each["id"] for each in listed["data"]} == there
     described = running.stub.GetModel(service_pb2.GetModelRequest(model=values_pb2.Model(name="tiny")))
     for path in ("/v1/models/tiny", "/v1/models/tiny/versions/1"):
-        assert as_message(service_pb2.GetModelResponse, call(running, path).json) == described
+        answer = call(running, path).json
+        own = {name: answer.pop(name) for name in ("id", "object", "created", "owned_by")}
+        assert own in listed["data"] and (own["id"], own["object"]) == ("tiny", "model")
+        assert as_message(service_pb2.GetModelResponse, answer) == described
 
 
 def test_events_have_the_names_of_their_messages_and_are_passed_on_at_once(running: Running) -> None:

@@ -39,8 +39,8 @@ _MANY, _LARGE_ANSWER = 256, 2**18  # answers, and bytes of them, above which the
 
 @dataclass(frozen=True)
 class Answered(Generic[T]):
-    """The answer to one row. value: what the door read of it. tokens: that the model read. attention, explanation:
-    JSON; None where they are not asked for. size: bytes of the value.
+    """The answer to one row. value: what the door read of it. tokens: that the model read. size: bytes of all of it.
+    attention, explanation: JSON; None where they are not asked for.
     """
 
     value: T
@@ -54,7 +54,7 @@ class _Parts(list[Answered[T]]):
     """Answers whose length is that of their bytes."""
 
     def __len__(self) -> int:
-        return sum([each.size + len(each.attention or b"") + len(each.explanation or b"") for each in self])
+        return sum([each.size for each in self])
 
 
 class Doors:
@@ -128,7 +128,7 @@ class Doors:
             if asked is not None:
                 return await self._explained(request, asked, read, call)
             if len(rows) <= most:
-                return await self.core.answer(request, encoder, call)
+                return list(await self.core.answer(request, encoder, call))
             return await self._in_parts(request, rows, most, encoder, call)
         except InputError as error:
             raise _told(error, rows, given) from error
@@ -178,7 +178,7 @@ class Doors:
     async def response(self, answer: Any, answers: Sequence[Answered[Any]], call: Call) -> HttpResponse:
         """Give an answer with what rides along, which `with_beside` writes: a large one on a thread."""
         make = partial(with_beside, answer, answers)
-        is_large = len(answers) > _MANY or len(_Parts(answers)) > _LARGE_ANSWER
+        is_large = len(answers) > _MANY or sum([each.size for each in answers]) > _LARGE_ANSWER
         return HttpResponse([await self.core.on_thread(make, call) if is_large else make()])
 
     async def _explained(
@@ -187,8 +187,8 @@ class Doors:
         found = await explain(self.core, request, asked, call)
 
         def one(explanation: Explanation) -> Answered[T]:
-            answered = _answered(read, found.checked, explanation.prediction)
-            return replace(answered, explanation=_explanation(explanation))
+            answered, data = _answered(read, found.checked, explanation.prediction), _explanation(explanation)
+            return replace(answered, explanation=data, size=answered.size + len(data))
 
         made: list[Answered[T]] = await self.core.made(
             found.checked, lambda: [one(each) for each in found.explanations], call
@@ -229,8 +229,10 @@ def _answered(
 ) -> Answered[T]:
     value, size = read(checked, prediction)
     tokens = sum([each.size for each in prediction.axes.values() if each.kind == _TOKENS])
-    attention = None if checked.plan is None else attended(checked, prediction)
-    return Answered(value, tokens, size, attention)
+    if checked.plan is None:
+        return Answered(value, tokens, size)
+    attention = attended(checked, prediction)
+    return Answered(value, tokens, size + len(attention), attention)
 
 
 def attended(checked: CheckedCall, prediction: Prediction) -> bytes:

@@ -8,7 +8,7 @@ import numpy as np
 
 from limelight.v1 import model_pb2
 from limelight_bundle.errors import InputError
-from limelight_service.codecs.doors.rows import Gives, takes_pairs, takes_texts
+from limelight_service.codecs.doors.rows import Gives, per_model, takes_pairs, takes_texts
 from limelight_service.codecs.json.numbers import written
 from limelight_service.frontend.calls import CheckedCall, Prediction
 from limelight_service.frontend.results import Classes, Numbers, probabilities
@@ -22,6 +22,7 @@ FUNCTIONS = {
 }
 
 
+@per_model
 def class_result(schema: ModelSchema) -> model_pb2.ResultDescription | None:
     """Find the result that is classes, or numbers, of a whole text or pair; None where there is none."""
     if not takes_texts(schema) and not takes_pairs(schema):
@@ -39,6 +40,7 @@ def label_names(result: model_pb2.ResultDescription) -> list[str]:
     return [name or f"LABEL_{place}" for place, name in enumerate(result.classes.labels)]
 
 
+@per_model
 def pair_result(schema: ModelSchema) -> str:
     """Name the result that is one number for a pair of texts; empty where there is none."""
     found = class_result(schema) if takes_pairs(schema) else None

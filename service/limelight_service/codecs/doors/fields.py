@@ -63,7 +63,7 @@ class Form:
             if item is not None:
                 found[name] = field.kind.read(item, (*path, name))
         for name in self._required:
-            if value.get(name) is None:
+            if found[name] is None:
                 raise InputError((*path, name), "is missing")
         return found
 

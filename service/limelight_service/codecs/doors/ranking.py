@@ -96,7 +96,9 @@ async def compared(
     lengths = np.linalg.norm(vectors, axis=1)
     products = (vectors[1:] * vectors[0]).sum(axis=1)  # not by BLAS, whose sums depend on how many rows there are
     cosines = products / np.maximum(lengths[1:] * lengths[0], np.finfo(np.float64).tiny)
-    return Scored(cosines.tolist(), answers[1:], sum([each.tokens for each in answers]), rows.characters)
+    return Scored(
+        np.clip(cosines, -1, 1).tolist(), answers[1:], sum([each.tokens for each in answers]), rows.characters
+    )
 
 
 def _score(checked: CheckedCall, prediction: Prediction, *, name: str) -> tuple[float, int]:

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from limelight_service.codecs.json.numbers import shown
 from limelight_service.errors import WrongModelError
 from limelight_service.frontend.interventions import Intervention
 from limelight_service.frontend.schema import ModelSchema
+
+T = TypeVar("T")
 
 MOST_ROWS = 2_048  # of one request, as OpenAI has it
 _TEXTS = (model_pb2.INPUT_KIND_TEXT, model_pb2.INPUT_KIND_DOCUMENT)
@@ -93,14 +96,27 @@ class Gives:
     of: Callable[[ModelSchema], bool]
 
 
+def per_model(find: Callable[[ModelSchema], T]) -> Callable[[ModelSchema], T]:
+    """Remember what is found of a model, for as long as there is the model."""
+    known: WeakKeyDictionary[ModelSchema, T] = WeakKeyDictionary()
+
+    def found(schema: ModelSchema) -> T:
+        try:
+            return known[schema]
+        except KeyError:
+            return known.setdefault(schema, find(schema))
+
+    return found
+
+
 def takes_texts(schema: ModelSchema) -> bool:
     """Tell whether a text alone is what a model takes."""
-    return len(_required(schema, _TEXTS)) == 1 == len(_required(schema, None))
+    return len(schema.required) == 1 and schema.required[0].kind in _TEXTS
 
 
 def takes_pairs(schema: ModelSchema) -> bool:
     """Tell whether a pair of texts alone is what a model takes."""
-    return len(_required(schema, _PAIRS)) == 1 == len(_required(schema, None))
+    return len(schema.required) == 1 and schema.required[0].kind in _PAIRS
 
 
 def text_rows(most: int = MOST_ROWS) -> Kind:
@@ -148,13 +164,9 @@ def _are_ids(values: Any) -> bool:
     return bool(values) and set(map(type, values)) == {int} and min(values) >= 0 and max(values) < 2**31
 
 
-def _required(schema: ModelSchema, kinds: Sequence[int] | None) -> list[model_pb2.InputDescription]:
-    return [each for each in schema.description.inputs if not each.optional and (kinds is None or each.kind in kinds)]
-
-
 def _input(schema: ModelSchema, kinds: Sequence[int], path: Path) -> model_pb2.InputDescription:
     """Find the input that takes a row. Raises: InputError, WrongModelError."""
-    needed = _required(schema, None)
+    needed = schema.required
     if len(needed) == 1 and needed[0].kind in kinds:
         return needed[0]
     if len(needed) == 1 and needed[0].kind in (*_TEXTS, *_PAIRS):

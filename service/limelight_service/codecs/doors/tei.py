@@ -145,6 +145,8 @@ class Tei:
         began, given = time.monotonic(), await self._read(EMBED_ALL, request, call)
         model = self._doors.model(given["model"], EMBEDS_TOKENS, call)
         hidden = None if tokens_result(model.schema) else HiddenOptions(layers=(-1,))
+        if hidden is not None and given["explain"] is not None:
+            raise InputError("explain", "does not go with hidden states; /embed explains the vector of a text")
         options = CallOptions(outputs=(), truncate=given["truncate"], hidden=hidden)
         rows = Rows.of(given["inputs"], len(request.body))
         answers = await self._doors.answers(model, rows, given, _token_vectors, call, options)
@@ -180,7 +182,7 @@ class Tei:
             scored = await reranked(self._doors, given, len(request.body), call)
             found = {
                 "id": call.identity,
-                "model": call.model,
+                "model": given["model"] or call.model,
                 "results": results(given, scored, with_documents=True),
                 "usage": {"prompt_tokens": scored.tokens, "total_tokens": scored.tokens},
             }
@@ -204,8 +206,8 @@ class Tei:
         inputs = given["inputs"]
         sentences = [(each, ("inputs", "sentences", place)) for place, each in enumerate(inputs["sentences"])]
         one, size = (inputs["source_sentence"], ("inputs", "source_sentence")), len(request.body)
-        truncate = given["parameters"]["truncate"]
-        scored = await compared(self._doors, given, one, sentences, size, call, truncate=truncate)
+        given |= given["parameters"]
+        scored = await compared(self._doors, given, one, sentences, size, call, truncate=given["truncate"])
         return await self._scored(scored.scores, scored, began, call)
 
     async def tokenize(self, request: HttpRequest, call: Call) -> HttpResponse:

@@ -7,7 +7,7 @@ import numpy as np
 from limelight_bundle.errors import InputError
 from limelight_bundle.values import Array
 from limelight_service.codecs.doors.fields import Field, one_of
-from limelight_service.codecs.doors.rows import Gives, takes_texts
+from limelight_service.codecs.doors.rows import Gives, per_model, takes_texts
 from limelight_service.codecs.json.numbers import written
 from limelight_service.frontend.schema import ModelSchema
 
@@ -15,6 +15,7 @@ MOST_DIMENSIONS = 2**16
 ENCODING = Field("encoding_format", one_of("float", "base64"), "float")
 
 
+@per_model
 def vector_result(schema: ModelSchema) -> str | None:
     """Name the result that is one vector for a text; None where there is none."""
     found = (each.name for each in schema.results if each.HasField("embedding"))
@@ -24,6 +25,7 @@ def vector_result(schema: ModelSchema) -> str | None:
 EMBEDS = Gives("gives one vector for a text", lambda schema: vector_result(schema) is not None)
 
 
+@per_model
 def tokens_result(schema: ModelSchema) -> str:
     """Name the result that is a vector for each token of a text; empty where there is none."""
     found = (each.name for each in schema.results if each.HasField("token_vectors"))

@@ -28,7 +28,7 @@ from limelight_service.codecs.doors.fields import (
     unused,
     whole,
 )
-from limelight_service.codecs.doors.rows import MOST_ROWS, Rows, Value, takes_texts, text_rows
+from limelight_service.codecs.doors.rows import MOST_ROWS, Rows, Value, per_model, takes_texts, text_rows
 from limelight_service.codecs.doors.vectors import (
     ENCODING,
     MOST_DIMENSIONS,
@@ -86,6 +86,7 @@ _POOLING = Form(
 )
 
 
+@per_model
 def classes_result(schema: ModelSchema) -> str:
     """Name the result that is the classes of a text; empty where there is none."""
     found = class_result(schema) if takes_texts(schema) else None

@@ -21,6 +21,7 @@ _LOOK_SECONDS = 1.0  # after which a caller who sends no more is looked at, and 
 # where they are not.
 _SLICE, _SMALLEST, _LARGEST = 1024, 256, 2**16
 _FRAMING = 128  # bytes of a slice that are none of its contents: those of 25 chunks
+_EVENTS_TYPE = b"content-type", EVENTS.encode()
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _COMMENT = b":\n\n"  # an event that no reader of events is told of
 
@@ -176,7 +177,7 @@ class Connection(H11Protocol):
             """Say that the connection ends where chunks are still to come: they are not parsed any more."""
             if message["type"] == "http.response.start":
                 headers = list(message["headers"])
-                self._is_of_events = (b"content-type", EVENTS.encode()) in headers
+                self._is_of_events = _EVENTS_TYPE in headers
                 if self.cycle.more_body and self._is_chunked and CLOSE_HEADER not in headers:
                     headers.append(CLOSE_HEADER)
                 self._held.is_corked = True  # until the beginning of the body

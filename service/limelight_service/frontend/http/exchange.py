@@ -36,7 +36,8 @@ from limelight_service.security.access import Access
 TIMEOUT_HEADER = "x-request-timeout"
 LONGEST_TIMEOUT = 86_400.0  # seconds
 # nginx keeps up to 8 KB of an answer to itself unless the answer says otherwise.
-_EVENTS_HEADERS = {"content-type": EVENTS, "cache-control": "no-store", "x-accel-buffering": "no"}
+_EVENTS_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+_ID = REQUEST_ID_KEY.encode()
 _NOBODY_HEARS = 499  # nginx's status of a request whose caller left before the answer
 _PIECE = 2**16  # bytes of an answer that are given to the transport at a time
 
@@ -180,32 +181,34 @@ class _Exchange:
     async def _send(self, response: HttpResponse) -> None:
         """Send an answer in pieces, each once the one before is on its way: what waits is not held by the transport."""
         if len(response.parts) == 1 and isinstance(data := response.parts[0], bytes) and len(data) <= _PIECE:
-            await self._begin_sized(response, len(data))
+            await self._begin(response.status, response.media_type, len(data), response.headers)
             await self._pass(data, more=False)  # less than what the transport takes without a wait
             return
         parts = [_as_bytes(each) for each in response.parts]
-        await self._begin_sized(response, sum(map(len, parts)))
+        await self._begin(response.status, response.media_type, sum(map(len, parts)), response.headers)
         for part in parts:
             for start in range(0, len(part), _PIECE):
                 await self._pass(bytes(part[start : start + _PIECE]), more=True)
         await self._pass(b"", more=False)
 
-    def _begin_sized(self, response: HttpResponse, size: int) -> Awaitable[None]:
-        headers = {"content-type": response.media_type, "content-length": str(size), **response.headers}
-        return self._begin(response.status, headers)
-
     async def _send_events(self, events: AsyncGenerator[bytes, None]) -> None:
         async for event in events:
             if not self._has_begun:  # what fails before the first event has a status of its own
-                await self._begin(200, _EVENTS_HEADERS)
+                await self._begin(200, EVENTS, None, _EVENTS_HEADERS)
             await self._pass(event, more=True)
         await self._pass(b"", more=False)
 
-    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+    def _begin(self, status: int, media_type: str, size: int | None, headers: Mapping[str, str]) -> Awaitable[None]:
+        """Send the head of an answer. size: of its body; None for one in chunks."""
         self._has_begun, self._status = True, status
-        everything = {REQUEST_ID_KEY: self._call.identity, **headers}
-        encoded = [(name.encode(), value.encode("latin-1")) for name, value in everything.items()]
-        await self._send_message({"type": "http.response.start", "status": status, "headers": encoded})
+        encoded = [(_ID, self._call.identity.encode("latin-1")), (b"content-type", media_type.encode())]
+        if size is not None:
+            encoded.append((b"content-length", b"%d" % size))
+        if headers:
+            encoded += [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+        message = {"type": "http.response.start", "status": status, "headers": encoded}
+        found: Awaitable[None] = self._send_message(message)
+        return found
 
     async def _pass(self, data: bytes, *, more: bool) -> None:
         """Give a piece of the answer to the transport, which waits for the reader.

@@ -23,6 +23,7 @@ from limelight_bundle.preprocess.step_types import (
 from limelight_bundle.preprocess.tensor_checks import check_tensor, real_places
 from limelight_bundle.preprocess.text_steps import SplitLines, SplitSentences, SplitWords, Tokenize
 from limelight_bundle.rows import Labels
+from limelight_bundle.text import Encoder
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array, Audio, Graph, Image, Pair, Sentences, TensorValue, Text, Value
 from limelight_bundle.wire import input_path
@@ -100,6 +101,12 @@ class InputSteps:
         for step in self._steps:
             if isinstance(step, Tokenize):
                 yield from step.blanks()
+
+    def encoders(self) -> Iterator[tuple[str, Encoder]]:
+        """Yield its tensors of token ids, each with what makes them."""
+        for step in self._steps:
+            if isinstance(step, Tokenize):
+                yield from ((each.name, step.encoder) for each in step.bound)
 
     def run(self, value: Value, *, field: Path, truncate: bool) -> PreprocessedInput:
         """Convert a value. Raises InputError if it is of another kind, empty, or too large."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from limelight_service.codecs.doors.asking import Doors
+from limelight_service.codecs.doors.completions import Completions
 from limelight_service.codecs.doors.openai import OpenAI
 from limelight_service.codecs.json.docs_page import docs_link, docs_page
 from limelight_service.codecs.json.open_inference import RestService
@@ -27,10 +28,12 @@ def http_server(
     is_ready: Callable[[], bool],
 ) -> HttpServer:
     """Make the server. beside: the gRPC server, whose lifecycle, queues and memory of requests it shares."""
+    doors = Doors(core)
     methods = [
         *JsonService(core, settings.max_response_bytes).methods(),
         *RestService(core, settings.max_instances, is_ready).methods(),
-        *OpenAI(Doors(core)).methods(),
+        *OpenAI(doors).methods(),
+        *Completions(doors).methods(),
     ]
     openapi = document(methods, has_tokens=bool(settings.tokens))
     pages = {"/openapi.json": HttpResponse([written(openapi)]), "/docs": docs_page(openapi), "/": docs_link()}

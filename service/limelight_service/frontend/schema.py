@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from limelight.v1 import attention_pb2, model_pb2
 from limelight_bundle.attention_drift import Reference
 from limelight_bundle.chat.template import chat_template
-from limelight_bundle.generation import generated_text, leading_tokens, read_steps, steps_to_come
+from limelight_bundle.generation import end_tokens, generated_text, leading_tokens, read_steps, steps_to_come
 from limelight_bundle.interventions import bound_interventions
 from limelight_bundle.maps import ProjectedSize, edge_dimensions
 from limelight_bundle.preprocess import Bounds, Preprocessor
@@ -37,7 +37,8 @@ class ModelSchema:
     signal, those with thresholds. hidden: hidden states by name. interventions: those that the model takes, by map.
     masks: of tensors, by name. target_input, target_tensor, target_dimension: of what forces a generated output; empty
     for none. before_target: steps in front of a target. leading: tokens in front of a prompt. chat: how it writes
-    conversations; None where it does not.
+    conversations; None where it does not. ends: tokens that end a sequence. prompt_tensor: of what goes in front of
+    it; empty for none.
 
     Raises: BundleError where the bundle's files are no longer what the engine loaded.
     """
@@ -96,6 +97,8 @@ class ModelSchema:
         self.target_dimension = target.tensors[0].dimensions[0].name if target else ""
         self.before_target = bundle.generation.steps_before_target
         self.leading = len(leading_tokens(bundle.generation))
+        self.ends = end_tokens(bundle.generation)
+        self.prompt_tensor = bundle.generation.prompt_tensor
 
     def plan(self, options: Options) -> AttentionPlan:
         """Check attention options against the model's maps. The same options are planned once.

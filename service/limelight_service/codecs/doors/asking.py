@@ -104,8 +104,8 @@ class Doors:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._encode_labels = LabelEncoder(label_set)
-        self._options = lru_cache(MOST_OPTIONS)(_options)  # so that models find them again
+        self.options = lru_cache(MOST_OPTIONS)(_options)  # so that models find them again
+        self.encode_labels = LabelEncoder(label_set)
 
     async def read(self, form: Form, request: HttpRequest, call: Call) -> dict[str, Any]:
         """Read the fields of a request, of a large one on a thread. Raises: InputError naming the field."""
@@ -160,14 +160,14 @@ class Doors:
         Raises: LimelightError of every kind.
         """
         attention, asked = given["attention"], given["explain"]
-        self._check(attention, asked, call)
-        wanted = self._options(options or _PLAIN, attention) if attention.options else options or _PLAIN
+        self.check(attention, asked, call)
+        wanted = self.options(options or _PLAIN, attention)
         most, found = self.core.settings.max_instances, list[Answered[T]]()
         encoder = _encoder(read)
         try:
             for start in range(0, len(rows), most):
                 part = rows if len(rows) <= most else rows[start : start + most]
-                request = CallRequest(model, 0, part, self._encode_labels, wanted)
+                request = CallRequest(model, 0, part, self.encode_labels, wanted)
                 if asked is None:
                     found += await self.core.answer(request, encoder, call)
                 else:
@@ -179,7 +179,8 @@ class Doors:
         call.rows = max(call.rows, len(rows))
         return found
 
-    def _check(self, attention: Attention, asked: Asked | None, call: Call) -> None:
+    def check(self, attention: Attention, asked: Asked | None, call: Call) -> None:
+        """Check what rides along against the caller's rights. Raises: ForbiddenError, InputError."""
         if attention.options is not None:
             call.caller.check_method("Attend")
         if asked is not None:
@@ -208,6 +209,8 @@ _PLAIN = CallOptions(outputs=())
 
 
 def _options(options: CallOptions, attention: Attention) -> CallOptions:
+    if attention.options is None:
+        return options
     return replace(options, attention=attention.options, limit=attention.limit, is_large=attention.is_large)
 
 
@@ -225,9 +228,13 @@ def _answered(
     read: Callable[[CheckedCall, Prediction], tuple[T, int]], checked: CheckedCall, prediction: Prediction
 ) -> Answered[T]:
     value, size = read(checked, prediction)
-    tokens = sum([each.size for each in prediction.axes.values() if each.kind == _TOKENS])
     attention = None if checked.plan is None else attended(checked, prediction)
-    return Answered(value, tokens, size, attention)
+    return Answered(value, tokens_of(prediction), size, attention)
+
+
+def tokens_of(prediction: Prediction) -> int:
+    """Count the tokens of the texts that a model read."""
+    return sum([each.size for each in prediction.axes.values() if each.kind == _TOKENS])
 
 
 def attended(checked: CheckedCall, prediction: Prediction) -> bytes:

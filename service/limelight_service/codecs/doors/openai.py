@@ -3,7 +3,6 @@
 import base64
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import orjson
@@ -11,29 +10,17 @@ import orjson
 from limelight_bundle.errors import InputError
 from limelight_bundle.values import Array
 from limelight_service.codecs.doors.asking import BESIDE, Doors, Gives, with_beside
-from limelight_service.codecs.doors.fields import Field, Form, one_of, text, whole
+from limelight_service.codecs.doors.fields import Field, Form, one_of, whole
+from limelight_service.codecs.doors.openai_fields import MODEL, SERVICE, USER, error_body
 from limelight_service.codecs.doors.rows import Rows, takes_texts, text_rows
 from limelight_service.codecs.json.writing import written
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CheckedCall, Prediction
-from limelight_service.frontend.http.failures import Failure
 from limelight_service.frontend.http.methods import HttpMethod, HttpRequest, HttpResponse, UnaryHttp
 from limelight_service.frontend.results import Embedding
 from limelight_service.frontend.schema import ModelSchema
 
-SERVICE = "openai"
-_LONGEST_NAME = 256
 _MOST_DIMENSIONS = 2**16
-MODEL = Field("model", text(longest=_LONGEST_NAME), is_required=True)
-USER = Field("user", text())
-_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "invalid_request_error",
-    429: "rate_limit_error",
-}
 _EMBEDDINGS = Form(
     MODEL,
     Field("input", text_rows(), is_required=True),
@@ -121,18 +108,3 @@ def _embedding(
     else:
         data = written(np.ascontiguousarray(vector))
     return data, len(data)
-
-
-def error_body(failure: Failure) -> Any:
-    """Give the JSON of an error as OpenAI tells errors."""
-    fields = [one.get("field", "") for each in failure.details for one in each.get("fieldViolations", ())]
-    reason = next((each["reason"] for each in failure.details if "reason" in each), "")
-    kind = _TYPES.get(failure.status, "server_error" if failure.status >= 500 else "invalid_request_error")
-    return {
-        "error": {
-            "message": failure.message,
-            "type": kind,
-            "param": next(iter(fields), None) or None,
-            "code": reason.lower() or None,
-        }
-    }

@@ -1,6 +1,6 @@
 """The rows of a door: texts, pairs of texts and token ids, each for the only input of a model that takes it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,14 @@ class Ids:
     ids: Sequence[int]
 
 
-Value = Text | Pair | Ids
+@dataclass(frozen=True)
+class Late:
+    """A text that only the model's own means can make, on a thread. make: of its schema; raises InputError."""
+
+    make: Callable[[ModelSchema], Text]
+
+
+Value = Text | Pair | Ids | Late
 
 
 class Rows:
@@ -57,12 +64,14 @@ class Rows:
         return self.paths[place]
 
     def has_files(self, schema: ModelSchema) -> bool:
-        """Give False: no row is an image or a recording."""
-        return False
+        """Tell whether some row takes a while to make; none is an image or a recording."""
+        return Late in set(map(type, self.values))
 
     def read(self, place: int, schema: ModelSchema) -> Instance:
         """Give a row as the model's input. Raises: InputError where the model takes no such row."""
         value, path = self.values[place], self.paths[place]
+        if isinstance(value, Late):
+            value = value.make(schema)
         described = _input(schema, _PAIRS if isinstance(value, Pair) else _TEXTS, path)
         if not isinstance(value, Ids):
             return {described.name: value}

@@ -39,9 +39,9 @@ class Detokenizer:
         written = self.token(token_id)
         if _BYTE.fullmatch(written):
             return bytes([int(written[3:5], 16)])
-        if self._is_of_bytes and _BYTES.keys() >= set(written):
-            return bytes([_BYTES[each] for each in written])
-        return written.replace(_SPACE, " ").encode()
+        if not self._is_of_bytes:
+            return written.replace(_SPACE, " ").encode()
+        return bytes([_BYTES[each] for each in written]) if _BYTES.keys() >= set(written) else written.encode()
 
     @cached_property
     def _is_of_bytes(self) -> bool:

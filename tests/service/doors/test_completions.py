@@ -1,6 +1,8 @@
 """OpenAI's completions and chats over HTTP: fields, texts, tokens, streams, refusals, callers who leave."""
 
+import hashlib
 import json
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -49,7 +51,20 @@ def repository(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     import_checkpoint(checkpoint, found)
     bundles.echo(found)
     bundles.echo(found, "endless", max_new_tokens=100_000, endless=True)
+    with_template(found / "talker" / "1", found / "hostile" / "1", "{{ lipsum.__globals__ }}")
     return found
+
+
+def with_template(bundle: Path, copy: Path, template: str) -> None:
+    """Copy a bundle with another chat template, as nobody's export would write it."""
+    shutil.copytree(bundle, copy)
+    description = json.loads((copy / "bundle.json").read_text())
+    name = description["generation"]["chat_template"]
+    (copy / name).write_text(template)
+    for each in description["files"]:
+        if each["path"] == name:
+            each["sha256"] = hashlib.sha256(template.encode()).hexdigest()
+    (copy / "bundle.json").write_text(json.dumps(description))
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +228,8 @@ def test_a_model_with_a_source_answers_it(running: Running) -> None:
     answer = running.stub.Predict(predict("echo", text("the cat"), text("sat"))).predictions
     written = [each.results[0].sequences.sequences[0] for each in answer]
     assert [each["text"] for each in found["choices"]] == [each.text for each in written]
+    (choice,) = complete(running, model="echo", logprobs=1)["choices"]
+    assert "".join(choice["logprobs"]["tokens"]) == choice["text"].replace(" ", "") and choice["text"]
     assert found["usage"]["completion_tokens"] == sum(
         len(each.token_ids) - (each.finish_reason == service_pb2.FINISH_REASON_END) for each in written
     )
@@ -263,6 +280,8 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"stream": True, "explain": {}}, "explain", "does not go with stream"),
     ({"echo": True, "model": "echo"}, "echo", "does not write on behind its prompt"),
     ({"echo": True, "logprobs": 0, "prompt": [5]}, "prompt", "has 1 tokens"),
+    ({"echo": True, "logprobs": 0, "prompt": "a" * 300}, "prompt", "tokens"),
+    ({"echo": True, "logprobs": 0, "explain": {}}, "explain", "does not go with"),
     ({"nonsense": 1}, "nonsense", "is no field here"),
     ({"attention": {"selections": [{"names": ["nothing"]}]}}, "attention", "matches no map"),
 ]
@@ -279,7 +298,8 @@ WRONG_CHATS: list[tuple[dict[str, Any], str, str]] = [
     ({"chat_template": "{{ 1 }}"}, "chat_template", "which is not there"),
     ({"response_format": {"type": "json_object"}}, "response_format.type", "it takes text"),
     ({"top_logprobs": 2}, "top_logprobs", "with logprobs true alone"),
-    ({"model": "echo"}, "", "echo is no model that has a chat template; those that do: talker"),
+    ({"model": "hostile"}, "", "takes no conversations: the chat template uses the name '__globals__'"),
+    ({"model": "echo"}, "", "echo is no model that has a chat template; those that do: hostile, talker"),
 ]
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from limelight_bundle.chat.failures import RefusedTemplate
 from limelight_bundle.errors import InputError, Path
 from limelight_bundle.values import Text
 from limelight_service.codecs.doors.fields import Field, Form, Kind, listed, object_of, one_of, text, unused
 from limelight_service.codecs.doors.transcripts import Piece, Token, rounded
+from limelight_service.errors import WrongModelError
 from limelight_service.frontend.schema import ModelSchema
 
 _MOST_MESSAGES = 2_048
@@ -39,9 +41,10 @@ MESSAGES = listed(object_of(_MESSAGE), _MOST_MESSAGES)
 def prompt_of(messages: Sequence[Mapping[str, Any]], schema: ModelSchema) -> Text:
     """Write a conversation as a prompt.
 
-    Raises: InputError for a content that holds a special token, whose author could write turns of others.
+    Raises: InputError for a content that holds a special token, whose author could write turns of others;
+        WrongModelError for a template that is refused.
     """
-    special = [each for encoder in schema.preprocessor.encoders.values() for each in encoder.special_texts]
+    special = {each for encoder in schema.preprocessor.encoders.values() for each in encoder.special_texts}
     told = []
     for place, each in enumerate(messages):
         said = {name: each[name] for name in ("content", "name") if each[name] is not None}
@@ -50,7 +53,10 @@ def prompt_of(messages: Sequence[Mapping[str, Any]], schema: ModelSchema) -> Tex
                 raise InputError(("messages", place, name), f"holds {token!r}, a special token of the model")
         told.append({"role": "system" if each["role"] == "developer" else each["role"], **said})
     assert schema.chat is not None
-    return Text(schema.chat.render(told), complete=True)
+    try:
+        return Text(schema.chat.render(told), complete=True)
+    except RefusedTemplate as error:
+        raise WrongModelError(f"{schema.name} takes no conversations: {error.message}") from error
 
 
 def choice(place: int, piece: Piece, wants_tokens: bool) -> dict[str, Any]:

@@ -44,7 +44,7 @@ _MOST_TOKENS = 2**20
 _MOST_CHOICES = 128
 _DEFAULT_TOKENS = 16
 _WHOLE_SEED = 2**64
-_BYTES_OF_TOKEN = 64  # with its log-probability, and with each of the most probable ones
+_BYTES_OF_TOKEN = 96  # with its log-probability, and with each of the most probable ones
 _WRITES = Gives("writes texts", lambda schema: schema.generates and takes_texts(schema))
 _CHATS = Gives("has a chat template", lambda schema: schema.chat is not None and _WRITES.of(schema))
 
@@ -212,10 +212,15 @@ class Completions:
         if not most and not echo:
             raise InputError("max_tokens", "is 0; it may be so with echo alone")
         scored = echo and (top is not None or not most)
-        if echo and not model.schema.prompt_tensor:
-            raise InputError("echo", f"is true; {model.schema.name} does not write on behind its prompt")
-        if scored and not model.schema.target_tensor:
-            raise InputError("echo", f"does not go with logprobs; no output of {model.schema.name} can be forced")
+        schema = model.schema
+        if echo and not schema.prompt_tensor:
+            raise InputError("echo", f"is true; {schema.name} does not write on behind its prompt")
+        if scored and not schema.target_tensor:
+            raise InputError("echo", f"does not go with logprobs; no output of {schema.name} can be forced")
+        if scored and given["explain"] is not None:
+            raise InputError("explain", "does not go with echo and logprobs, which make the prompt an output")
+        if (echo or top is not None) and schema.detokenizer is None:
+            raise InputError("echo" if echo else "logprobs", f"is there; tokens of {schema.name} have no texts here")
         asked = Asked(given, model, given["prompt"], most, top, _COMPLETION, echo, scored, len(request.body))
         return await self.answer(asked, call)
 

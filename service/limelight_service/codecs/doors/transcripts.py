@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from limelight_bundle.detokenizing import Detokenizer
 from limelight_bundle.errors import InputError
 from limelight_bundle.values import Instance, TensorValue, Text
 from limelight_service.codecs.doors.rows import Ids, Rows
@@ -15,6 +14,7 @@ from limelight_service.frontend.schema import ModelSchema
 from limelight_service.ipc.boundary import FinishReason, TopTokens
 from limelight_service.ipc.boundary import Sequence as Written
 
+_NEVER = -9999.0
 # A target is used up where nothing more was asked for.
 _FINISH = {FinishReason.END: "stop", FinishReason.STOP: "stop"}
 
@@ -71,7 +71,8 @@ class Echoes(Rows):
         instance, value, path = super().read(place, schema), self.values[place], self.paths[place]
         row = schema.preprocessor.row(instance, field=path)
         ids = row.tensors[schema.prompt_tensor].tolist()
-        detokenizer = schema.preprocessor.encoders[schema.prompt_tensor].detokenizer
+        detokenizer = schema.detokenizer
+        assert detokenizer is not None  # the door has checked it
         if isinstance(value, Ids):
             stream, starts = detokenizer.stream(), [0]
             for number, each in enumerate(ids, 1):
@@ -108,9 +109,7 @@ class Transcript:
         prompt: Prompt | None = None,
         scored: bool = False,
     ) -> None:
-        encoders = schema.preprocessor.encoders
-        encoder = encoders.get(schema.target_tensor) or encoders.get(schema.prompt_tensor)
-        self._detokenizer: Detokenizer | None = encoder.detokenizer if encoder else None
+        self._detokenizer = schema.detokenizer
         self._ends, self._stop = schema.ends, stop
         self._wants_tokens, self._prompt, self._scored = wants_tokens, prompt, scored
         self._base = len(prompt.text) if prompt else 0
@@ -214,8 +213,8 @@ def shown(data: bytes) -> str:
 
 
 def rounded(log_probability: float) -> Any:
-    """Give a log-probability as JSON writes a single-precision number."""
-    return singles([log_probability])[0]
+    """Give a log-probability as JSON writes a single-precision number; as OpenAI has it for what never comes."""
+    return singles([max(log_probability, _NEVER)])[0]
 
 
 def columns(tokens: Iterable[Token]) -> dict[str, Any]:

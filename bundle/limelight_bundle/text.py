@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import compress
 from typing import Any
 
+from limelight_bundle.detokenizing import Detokenizer
 from limelight_bundle.text_prefix import PrefixFinder
 from limelight_bundle.tokenizer_files import blank_ids, character_maps, load_tokenizer, token_text
 
@@ -163,6 +164,12 @@ class Encoder:
             number for number, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
         )
         self.blank_ids = blank_ids(self._tokenizer)
+        self.detokenizer = Detokenizer(self._tokenizer)
+
+    @cached_property
+    def special_texts(self) -> Sequence[str]:
+        """Texts that are read as special tokens wherever they stand."""
+        return [each for number in self._special_ids if (each := self.token(number))]
 
     def encode(self, texts: Sequence[str], *, complete: bool = False) -> list[Encoded]:
         """Encode each text, truncated to the limit; of a long text, only a sufficient prefix is read.

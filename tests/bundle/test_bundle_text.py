@@ -178,3 +178,13 @@ def test_tokens_of_a_pair_state_their_words_one_text_behind_the_other() -> None:
     assert list(encoder.encode(["undo it."])[0].words) == [-1, 0, 0, 1, 2, -1]
     assert list(encoder.encode_pair("undo it", "it. undo").words) == [-1, 0, 0, 1, -1, 2, 3, 4, 4, -1]
     assert list(encoder.encode([""])[0].words) == [-1, -1]
+
+
+def test_a_token_stands_for_its_bytes() -> None:
+    words = {"<0xF0>": 0, "\u2581the": 1, "é": 2}
+    of_words = Detokenizer(Tokenizer(models.WordLevel(words)))
+    assert [of_words.data(each) for each in (0, 1, 2, 9)] == [b"\xf0", b" the", "é".encode(), b""]
+    made = Tokenizer(models.WordLevel({"\u0120\u00f0\u0141": 0, "\u2581": 1}))
+    made.decoder = decoders.ByteLevel()
+    of_bytes = Detokenizer(made)
+    assert of_bytes.data(0) == b" \xf0\x9f" and of_bytes.data(1) == "\u2581".encode()  # no byte, as of special tokens

@@ -9,7 +9,7 @@ the sandbox alone lets nested loops and `'a' * 10**9` take all time and memory.
 from functools import partial
 from typing import Any
 
-from jinja2 import TemplateError, Undefined, nodes
+from jinja2 import Undefined, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
@@ -61,7 +61,7 @@ class Program:
             self._template = environment.from_string(_Metered().visit(tree))
         except RefusedTemplate:
             raise
-        except (TemplateError, SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        except Exception as error:  # Jinja's compiler and Python's raise many
             reason = str(error).partition("\n")[0][:200] or type(error).__name__
             raise RefusedTemplate(f"the chat template cannot be read: {reason}") from error
 

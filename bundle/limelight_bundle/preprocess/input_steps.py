@@ -103,6 +103,12 @@ class InputSteps:
             if isinstance(step, Tokenize):
                 yield from step.blanks()
 
+    def encoders(self) -> Iterator[tuple[str, Encoder]]:
+        """Yield its tensors of token ids, each with what makes them."""
+        for step in self._steps:
+            if isinstance(step, Tokenize):
+                yield from ((each.name, step.encoder) for each in step.bound)
+
     def run(self, value: Value, *, field: Path, truncate: bool) -> PreprocessedInput:
         """Convert a value. Raises InputError if it is of another kind, empty, or too large."""
         _, values = _INPUTS[self.description.kind]

@@ -14,6 +14,7 @@ from limelight_bundle.preprocess.input_steps import InputSteps
 from limelight_bundle.preprocess.step_types import PreprocessedInput, StepContext
 from limelight_bundle.reader import BundleFolder
 from limelight_bundle.rows import BoundTensor, Labels, Row, bound_tensors
+from limelight_bundle.text import Encoder
 from limelight_bundle.tokenizer_files import read_tokenizer
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array, Instance, TensorValue
@@ -104,6 +105,11 @@ class Preprocessor:
     def blanks(self) -> Mapping[str, int | None]:
         """The token of each tensor of token ids that stands for any word; None for a vocabulary without one."""
         return {name: blank for steps in self._inputs.values() for name, blank in steps.blanks()}
+
+    @cached_property
+    def encoders(self) -> Mapping[str, Encoder]:
+        """What makes the ids of each tensor of token ids."""
+        return {name: encoder for steps in self._inputs.values() for name, encoder in steps.encoders()}
 
     def row(self, instance: Instance, *, field: Path = (), truncate: bool = False) -> Row:
         """Check and convert one instance; `field` is its path in the request, such as `instances[3]`.

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from limelight_service.codecs.doors.asking import Doors
 from limelight_service.codecs.doors.cohere import Cohere
+from limelight_service.codecs.doors.completions import Completions
 from limelight_service.codecs.doors.openai import OpenAI
 from limelight_service.codecs.doors.tei import Tei
 from limelight_service.codecs.doors.vllm import VLLM
@@ -38,6 +39,7 @@ def http_server(
         *Tei(doors).methods(),
         *Cohere(doors).methods(),
         *VLLM(doors).methods(),
+        *Completions(doors).methods(),
     ]
     openapi = document(methods, has_tokens=bool(settings.tokens))
     pages = {"/openapi.json": HttpResponse([written(openapi)]), "/docs": docs_page(openapi), "/": docs_link()}

@@ -11,7 +11,8 @@ from google.protobuf.message import Message
 from limelight.v1 import attention_pb2, model_pb2
 from limelight_bundle.attention_drift import Reference
 from limelight_bundle.chat.template import chat_template
-from limelight_bundle.generation import generated_text, leading_tokens, read_steps, steps_to_come
+from limelight_bundle.detokenizing import Detokenizer
+from limelight_bundle.generation import end_tokens, generated_text, leading_tokens, read_steps, steps_to_come
 from limelight_bundle.interventions import bound_interventions
 from limelight_bundle.maps import ProjectedSize, edge_dimensions
 from limelight_bundle.preprocess import Bounds, Preprocessor
@@ -35,10 +36,11 @@ class ModelSchema:
     description has none for, named after its tensor. probed: maps of which single rows can be computed.
     projected: sizes of the projections that maps can be computed from. references: of attention signals, by map and
     signal, those with thresholds. hidden: hidden states by name. interventions: those that the model takes, by map.
-    operation: what it does, as the conventions for generative AI name it. required: inputs that are not optional. masks:
-    of tensors, by name. target_input, target_tensor, target_dimension: of what forces a generated output; empty for
-    none. before_target: steps in front of a target. leading: tokens in front of a prompt. chat: how it writes
-    conversations; None where it does not.
+    operation: what it does, as the conventions for generative AI name it. required: inputs that are not optional.
+    masks: of tensors, by name. target_input, target_tensor, target_dimension: of what forces a generated output; empty
+    for none. before_target: steps in front of a target. leading: tokens in front of a prompt. chat: how it writes
+    conversations; None where it does not. ends: tokens that end a sequence. prompt_tensor: of what goes in front of
+    it; empty for none. detokenizer: of generated tokens; None where no text is read by their tokenizer.
 
     Raises: BundleError where the bundle's files are no longer what the engine loaded.
     """
@@ -99,6 +101,16 @@ class ModelSchema:
         self.target_dimension = target.tensors[0].dimensions[0].name if target else ""
         self.before_target = bundle.generation.steps_before_target
         self.leading = len(leading_tokens(bundle.generation))
+        self.ends = end_tokens(bundle.generation)
+        self.prompt_tensor = bundle.generation.prompt_tensor
+        self.detokenizer = self._detokenizer(bundle)
+
+    def _detokenizer(self, bundle: bundle_pb2.Bundle) -> Detokenizer | None:
+        for each in bundle.preprocessing:
+            for step in each.steps:
+                if step.tokenize.tensor and step.tokenize.tokenizer == bundle.generation.tokenizer:
+                    return self.preprocessor.encoders[step.tokenize.tensor].detokenizer
+        return None
 
     def plan(self, options: Options) -> AttentionPlan:
         """Check attention options against the model's maps. The same options are planned once.

@@ -51,7 +51,7 @@ def test_every_path_of_it_is_one_of_the_server(running: Running, document: Any) 
     assert Counter(each["tags"][0] for each in operations) == {
         "limelight.v1.AttentionService": 2 * 7 + 1,
         "inference.GRPCInferenceService": 17,
-        "openai": 1,
+        "openai": 3,
         "tei": 2 * 10,
         "cohere": 4,
         "vllm": 4,

@@ -62,8 +62,8 @@ class Doors:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._encode_labels = LabelEncoder(label_set)
-        self._options = lru_cache(MOST_OPTIONS)(_options)  # so that models find them again
+        self.options = lru_cache(MOST_OPTIONS)(_options)  # so that models find them again
+        self.encode_labels = LabelEncoder(label_set)
 
     async def read(self, form: Form, request: HttpRequest, call: Call) -> dict[str, Any]:
         """Read the fields of a request, of a large one on a thread. Raises: InputError naming the field."""
@@ -119,9 +119,11 @@ class Doors:
         Raises: LimelightError of every kind.
         """
         attention, asked = given["attention"], given["explain"]
-        self._check(attention, asked, call)
-        wanted = self._options(options or _PLAIN, attention) if attention.options else options or _PLAIN
-        request = CallRequest(model, 0, rows, self._encode_labels, wanted)
+        self.check(attention, asked, call)
+        wanted = options or _PLAIN
+        if attention.options is not None:
+            wanted = self.options(wanted, attention)
+        request = CallRequest(model, 0, rows, self.encode_labels, wanted)
         call.limit = LARGEST
         encoder, most = _encoder(read), self.core.settings.max_instances
         try:
@@ -167,7 +169,8 @@ class Doors:
             raise _told(error, rows, {}) from error
         return found
 
-    def _check(self, attention: Attention, asked: Asked | None, call: Call) -> None:
+    def check(self, attention: Attention, asked: Asked | None, call: Call) -> None:
+        """Check what rides along against the caller's rights. Raises: ForbiddenError, InputError."""
         if attention.options is not None:
             call.caller.check_method("Attend")
         if asked is not None:
@@ -211,6 +214,8 @@ def _told(error: InputError, rows: Rows, given: Mapping[str, Any]) -> InputError
 
 
 def _options(options: CallOptions, attention: Attention) -> CallOptions:
+    if attention.options is None:
+        return options
     return replace(options, attention=attention.options, limit=attention.limit, is_large=attention.is_large)
 
 
@@ -228,11 +233,16 @@ def _answered(
     read: Callable[[CheckedCall, Prediction], tuple[T, int]], checked: CheckedCall, prediction: Prediction
 ) -> Answered[T]:
     value, size = read(checked, prediction)
-    tokens = sum([each.size for each in prediction.axes.values() if each.kind == _TOKENS])
+    tokens = tokens_of(prediction)
     if checked.plan is None:
         return Answered(value, tokens, size)
     attention = attended(checked, prediction)
     return Answered(value, tokens, size + len(attention), attention)
+
+
+def tokens_of(prediction: Prediction) -> int:
+    """Count the tokens of the texts that a model read."""
+    return sum([each.size for each in prediction.axes.values() if each.kind == _TOKENS])
 
 
 def attended(checked: CheckedCall, prediction: Prediction) -> bytes:

@@ -30,7 +30,14 @@ class Ids:
     ids: Sequence[int]
 
 
-Value = Text | Pair | Ids
+@dataclass(frozen=True)
+class Late:
+    """A text that only the model's own means can make, on a thread. make: of its schema; raises InputError."""
+
+    make: Callable[[ModelSchema], Text]
+
+
+Value = Text | Pair | Ids | Late
 
 
 class Rows:
@@ -58,20 +65,22 @@ class Rows:
     @property
     def characters(self) -> int:
         """Count the characters of all texts."""
-        texts = (each for each in self.values if not isinstance(each, Ids))
-        return sum([len(each.text) if isinstance(each, Text) else len(each.first) + len(each.second) for each in texts])
+        pairs = sum([len(each.first) + len(each.second) for each in self.values if isinstance(each, Pair)])
+        return pairs + sum([len(each.text) for each in self.values if isinstance(each, Text)])
 
     def path(self, place: int) -> Path:
         """Give the path of a row in the request."""
         return self.paths[place]
 
     def has_files(self, schema: ModelSchema) -> bool:
-        """Give False: no row is an image or a recording."""
-        return False
+        """Tell whether some row takes a while to make; none is an image or a recording."""
+        return Late in set(map(type, self.values))
 
     def read(self, place: int, schema: ModelSchema) -> Instance:
         """Give a row as the model's input. Raises: InputError where the model takes no such row."""
         value, path = self.values[place], self.paths[place]
+        if isinstance(value, Late):
+            value = value.make(schema)
         described = _input(schema, _PAIRS if isinstance(value, Pair) else _TEXTS, path)
         if not isinstance(value, Ids):
             return {described.name: value}

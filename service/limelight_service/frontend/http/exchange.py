@@ -95,6 +95,7 @@ class _Exchange:
         self._call = self._running.call
         self._connection: Connection = scope[CONNECTION]
         self._has_begun = False  # the answer
+        self._sends_events = False
         self._status = _NOBODY_HEARS  # of the answer, once it has begun
         self._has_left = False  # the caller
 
@@ -173,10 +174,15 @@ class _Exchange:
         request = HttpRequest(self._scope["path_params"], self._headers, body)
         del body
         if isinstance(method, UnaryHttp):
-            await self._send(await method.handle(request, call))
+            answer = await method.handle(request, call)
+            if isinstance(answer, HttpResponse):
+                await self._send(answer)
+                return
+            generated = answer.events
         else:
-            async with aclosing(method.handle(request, call)) as events:
-                await self._send_events(events)
+            generated = method.handle(request, call)
+        async with aclosing(generated) as events:
+            await self._send_events(events)
 
     async def _send(self, response: HttpResponse) -> None:
         """Send an answer in pieces, each once the one before is on its way: what waits is not held by the transport."""
@@ -194,6 +200,7 @@ class _Exchange:
     async def _send_events(self, events: AsyncGenerator[bytes, None]) -> None:
         async for event in events:
             if not self._has_begun:  # what fails before the first event has a status of its own
+                self._sends_events = True
                 await self._begin(200, EVENTS, None, _EVENTS_HEADERS)
             await self._pass(event, more=True)
         await self._pass(b"", more=False)
@@ -231,7 +238,7 @@ class _Exchange:
         if not self._has_begun:
             body = orjson.dumps(method.failed(failure))
             await self._send(HttpResponse([body], JSON, failure.status, failure.headers))
-        elif isinstance(method, EventsHttp):
+        elif self._sends_events and method.failed_event is not None:
             await self._pass(method.failed_event(failure), more=False)
         else:
             self._connection.abort()

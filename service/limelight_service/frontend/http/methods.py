@@ -43,6 +43,13 @@ class HttpResponse:
 
 
 @dataclass(frozen=True)
+class HttpEvents:
+    """An answer of server-sent events, where a request asks for them."""
+
+    events: AsyncGenerator[bytes, None]
+
+
+@dataclass(frozen=True)
 class Served:
     """The HTTP routes of a method, and the service method as which it is counted, logged and allowed.
 
@@ -64,9 +71,10 @@ class Served:
 
 @dataclass(frozen=True)
 class UnaryHttp(Served):
-    """A method that answers once."""
+    """A method that answers once, or with events where the request says so. failed_event: None where none does."""
 
-    handle: Callable[[HttpRequest, Call], Awaitable[HttpResponse]] = field(kw_only=True)
+    handle: Callable[[HttpRequest, Call], Awaitable[HttpResponse | HttpEvents]] = field(kw_only=True)
+    failed_event: Callable[[Failure], bytes] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,7 @@ def test_every_field_that_transformers_writes_is_classified(name: str) -> None:
         ("nomic_bert", "rope_parameters", {"rope_type": "dynamic", "factor": 2.0}),
         ("gte", "rope_scaling", {"type": "ntk", "factor": 8.0}),
         ("big_bird", "attention_type", "sparse"),
+        ("xmod", "default_language", None),
     ],
 )
 def test_a_value_that_the_modules_do_not_compute_is_refused(model_type: str, field: str, value: object) -> None:

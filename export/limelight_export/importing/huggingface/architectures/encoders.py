@@ -321,7 +321,8 @@ ARCHITECTURES = (
         ),
         fields=encoder_fields(
             "type_vocab_size pre_norm adapter_reduction_factor adapter_layer_norm adapter_reuse_layer_norm "
-            "ln_before_adapter languages default_language"
+            "ln_before_adapter languages",
+            only={"default_language": Condition("one of the languages", lambda value: isinstance(value, str))},
         ),
         positions=positions_after_padding,
         packing=BERT_PACKING,
@@ -413,6 +414,7 @@ ARCHITECTURES = (
             "classifier_activation"
         ),
         packing=BERT_PACKING,
+        mixed="embeddings.word_embeddings",
     ),
     # Nomic BERT, GTE and Jina's third: rotary positions, and the names of decoders' modules.
     EncoderArchitecture(
@@ -462,9 +464,9 @@ ARCHITECTURES = (
             "arXiv:2503.05500",
         ),
         fields=encoder_fields(
-            "num_key_value_heads head_dim rms_norm_eps rope_theta attention_bias mlp_bias classifier_pooling",
+            "num_key_value_heads head_dim rms_norm_eps rope_theta attention_bias mlp_bias",
             harmless="pretraining_tp",
-            only=_ROTARY,
+            only={**_ROTARY, "classifier_pooling": one_of("late", "mean", "bos")},
         ),
         packing=PackingPlaces(
             packed="embed_tokens",

@@ -122,6 +122,7 @@ ENCODERS = {
     "roformer-values": Encoder("RoFormer", lambda: sizes(rotary_value=True)),
     "megatron-bert": Encoder("MegatronBert", sizes),
     "rembert": Encoder("RemBert", lambda: sizes(input_embedding_size=16, output_embedding_size=24)),
+    "luke": Encoder("Luke", lambda: sizes(entity_vocab_size=9, entity_emb_size=8, **_ROBERTA_IDS), ROBERTA),
     "squeezebert": Encoder("SqueezeBert", lambda: sizes(embedding_size=32)),
     "big_bird": Encoder("BigBird", lambda: sizes(attention_type="original_full", sep_token_id=3)),
     "mobilebert": Encoder(

@@ -23,7 +23,7 @@ from tests.importing.huggingface.encoders import ENCODERS, eager_maps
 pytestmark = pytest.mark.slow
 # Lengths of the rows of a batch: alone, alike, and mixed with padding.
 BATCHES = ([1], [7], [TOKENS], [5, 5], [12, 1, 31], [3, TOKENS, 64])
-NOT_PACKED = {"deberta", "deberta-absolute", "deberta-v2", "deberta-v2-conv", "squeezebert"}
+NOT_PACKED = {"deberta", "deberta-absolute", "deberta-v2", "deberta-v2-conv", "luke", "squeezebert"}
 # Their graphs are those of others: they have RoBERTa's modules, or other weights of DistilBERT's.
 GRAPHS = [each for each in ENCODERS if each not in ("xlm-roberta", "camembert", "distilbert-sinusoidal")]
 

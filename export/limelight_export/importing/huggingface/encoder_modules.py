@@ -39,6 +39,14 @@ def _attend_roformer(
     return _attended(module, query, key, turned if module.rotary_value else value, attention_mask)
 
 
+def _attend_luke(
+    module: Any, mask: Tensor | None, hidden_states: Tensor, _entities: None, attention_mask: Tensor | None, *_: Any
+) -> tuple[Tensor, None, Tensor]:
+    """Attend as `LukeSelfAttention` does among words: no entity is sent."""
+    context, weights = _attend_bert(module, mask, hidden_states, attention_mask)
+    return context, None, weights
+
+
 def _attend_squeezebert(
     module: Any, _mask: Tensor | None, hidden_states: Tensor, attention_mask: Tensor | None, _: bool
 ) -> dict[str, Tensor]:
@@ -132,6 +140,7 @@ FORWARD: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "MegatronBertSelfAttention": ("forward", _attend_bert),
     "RemBertSelfAttention": ("forward", _attend_bert),
     "BigBirdSelfAttention": ("forward", _attend_bert),
+    "LukeSelfAttention": ("forward", _attend_luke),
     "SqueezeBertSelfAttention": ("forward", _attend_squeezebert),
     "deberta.DisentangledSelfAttention": ("forward", _attend_deberta),
     "XmodEncoder": ("forward", _encode_xmod),

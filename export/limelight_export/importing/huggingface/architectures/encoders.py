@@ -366,6 +366,23 @@ ARCHITECTURES = (
         ),
         packing=BERT_PACKING,
     ),
+    # LUKE, of texts without entities.
+    EncoderArchitecture(
+        model_type="luke",
+        title="LUKE",
+        citation=Citation(
+            "Yamada, Asai, Shindo, Takeda, Matsumoto",
+            "LUKE: Deep Contextualized Entity Representations with Entity-aware Self-attention",
+            2020,
+            "EMNLP",
+        ),
+        fields=encoder_fields(
+            "type_vocab_size",
+            harmless="entity_vocab_size entity_emb_size use_entity_aware_attention cls_entity_prediction",
+        ),
+        positions=positions_after_padding,
+        has_segments=False,
+    ),
     EncoderArchitecture(
         model_type="squeezebert",
         title="SqueezeBERT",

@@ -90,8 +90,16 @@ def test_an_architecture_that_is_not_known_is_refused_by_name(folder: Path) -> N
     assert "'unheard_of'; it can be albert, bart, bert, " in refused(folder)
     change_config(folder, model_type="swin")
     assert refused(folder) == "Swin cannot be imported: it attends within windows that shift from layer to layer"
-    change_config(folder, model_type="longformer")
-    assert refused(folder).startswith("Longformer cannot be imported: most of its tokens attend within a window")
+    for model_type, message in (
+        (
+            "longformer",
+            "Longformer cannot be imported: most of its tokens attend within a window, whose maps are bands",
+        ),
+        ("fnet", "FNet cannot be imported: it mixes tokens by a Fourier transform, and has no attention"),
+        ("flaubert", "FlauBERT cannot be imported: its tokenizer is a program, which no tokenizer.json can hold"),
+    ):
+        change_config(folder, model_type=model_type)
+        assert refused(folder) == message
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])

@@ -1,8 +1,8 @@
-"""Attention of transformers' modules that compute it by themselves: relative positions in MPNet and DeBERTa.
+"""Attention of transformers' modules that compute it by themselves: relative positions in MPNet and DeBERTa 2.
 
-The third module that uses parts of transformers which change between its versions (see `attention`). While a model is
-exported, another function takes the place of their `forward`: the same projections and scores, with the export marker
-in the place of softmax and products.
+Those of other encoders are in `encoder_modules`. The third module that uses parts of transformers which change between
+its versions (see `attention`). While a model is exported, another function takes the place of their `forward`: the same
+projections and scores, with the export marker in the place of softmax and products.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ def marking_modules(model: nn.Module, mask: Tensor | None) -> Iterator[None]:
     Args:
         mask: of the tokens [batch, token]; None for a model of something else.
     """
-    changed = [(each, *found) for each in model.modules() if (found := _replaced(type(each)))]
+    changed = [(each, *found) for each in model.modules() if (found := _replaced(type(each), _FORWARD))]
     try:
         for module, name, function in changed:
             setattr(module, name, partial(function, module, mask))
@@ -33,10 +33,12 @@ def marking_modules(model: nn.Module, mask: Tensor | None) -> Iterator[None]:
             delattr(module, name)
 
 
-def _replaced(kind: type[nn.Module]) -> tuple[str, Callable[..., Any]] | None:
+def _replaced(
+    kind: type[nn.Module], methods: Mapping[str, tuple[str, Callable[..., Any]]]
+) -> tuple[str, Callable[..., Any]] | None:
     """Find what is replaced in a class: by its name, behind that of its folder where several have the name."""
     folder = kind.__module__.rpartition(".")[0].rpartition(".")[2]
-    return _FORWARD.get(f"{folder}.{kind.__name__}") or _FORWARD.get(kind.__name__)
+    return methods.get(f"{folder}.{kind.__name__}") or methods.get(kind.__name__)
 
 
 def _attend_mpnet(

@@ -28,6 +28,7 @@ class Encoder:
 
 _ROBERTA_IDS = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "max_position_embeddings": TOKENS + 2}
 _MODERN_IDS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+_YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
 _DISTILBERT = {"dim": 32, "n_layers": 2, "n_heads": HEADS, "hidden_dim": 48}
 
 
@@ -122,13 +123,14 @@ ENCODERS = {
     "roformer-values": Encoder("RoFormer", lambda: sizes(rotary_value=True)),
     "megatron-bert": Encoder("MegatronBert", sizes),
     "rembert": Encoder("RemBert", lambda: sizes(input_embedding_size=16, output_embedding_size=24)),
+    "luke": Encoder("Luke", lambda: sizes(entity_vocab_size=9, entity_emb_size=8, **_ROBERTA_IDS), ROBERTA),
     "squeezebert": Encoder("SqueezeBert", lambda: sizes(embedding_size=32)),
     "big_bird": Encoder("BigBird", lambda: sizes(attention_type="original_full", sep_token_id=3)),
     "mobilebert": Encoder(
         "MobileBert", lambda: sizes(embedding_size=16, intra_bottleneck_size=16, initializer_range=0.2)
     ),
     "nomic_bert": Encoder("NomicBert", sizes),
-    "gte": Encoder("Gte", lambda: sizes(type_vocab_size=0, **_ROBERTA_IDS), ROBERTA),
+    "gte": Encoder("Gte", lambda: sizes(type_vocab_size=0, rope_parameters=_YARN, **_ROBERTA_IDS), ROBERTA),
     "jina_embeddings_v3": Encoder("JinaEmbeddingsV3", lambda: sizes(**_ROBERTA_IDS), ROBERTA),
     "eurobert": Encoder(
         "EuroBert", lambda: sizes(**_MODERN_IDS, num_key_value_heads=2, mask_token_id=4, attention_bias=True)

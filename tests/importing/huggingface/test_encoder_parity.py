@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
 from limelight_bundle.tolerance import Tolerances, default_tolerances
@@ -22,7 +23,7 @@ from tests.importing.huggingface.encoders import ENCODERS, eager_maps
 pytestmark = pytest.mark.slow
 # Lengths of the rows of a batch: alone, alike, and mixed with padding.
 BATCHES = ([1], [7], [TOKENS], [5, 5], [12, 1, 31], [3, TOKENS, 64])
-NOT_PACKED = {"deberta", "deberta-absolute", "deberta-v2", "deberta-v2-conv", "squeezebert"}
+NOT_PACKED = {"deberta", "deberta-absolute", "deberta-v2", "deberta-v2-conv", "luke", "squeezebert"}
 # Their graphs are those of others: they have RoBERTa's modules, or other weights of DistilBERT's.
 GRAPHS = [each for each in ENCODERS if each not in ("xlm-roberta", "camembert", "distilbert-sinusoidal")]
 
@@ -125,3 +126,18 @@ def test_sparse_attention_is_imported_up_to_the_length_from_which_it_is_sparse(t
     with torch.no_grad():
         expected = model(torch.from_numpy(ids), attention_mask=torch.from_numpy(mask.astype(np.int64)))
     check("logits", found["logits"], expected.logits.numpy())
+
+
+def test_padding_is_no_neighbour_of_a_token(tmp_path: Path) -> None:
+    """MobileBERT embeds each token with its neighbours; transformers takes the padding of a batch for one."""
+    folder = ENCODERS["mobilebert"].write(tmp_path / "small")
+    weights = load_file(folder / "model.safetensors")
+    weights["mobilebert.embeddings.word_embeddings.weight"][0] = 1.0
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    trained = read_model(folder)
+    (graph,) = build_graphs(copy_for_export(trained.model), trained.card)
+    ids, mask = rows([9, 20], 60)
+    found = GraphSession(graph).run({"token_ids": ids, "token_mask": mask})
+    for row, length in enumerate((9, 20)):
+        alone = (ids[[row], :length], mask[[row], :length])
+        check("logits", found["logits"][[row]], eager(folder, *alone)[0])

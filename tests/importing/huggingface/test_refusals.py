@@ -72,6 +72,7 @@ def test_every_field_that_transformers_writes_is_classified(name: str) -> None:
         ("nomic_bert", "rope_parameters", {"rope_type": "dynamic", "factor": 2.0}),
         ("gte", "rope_scaling", {"type": "ntk", "factor": 8.0}),
         ("big_bird", "attention_type", "sparse"),
+        ("xmod", "default_language", None),
     ],
 )
 def test_a_value_that_the_modules_do_not_compute_is_refused(model_type: str, field: str, value: object) -> None:
@@ -89,8 +90,16 @@ def test_an_architecture_that_is_not_known_is_refused_by_name(folder: Path) -> N
     assert "'unheard_of'; it can be albert, " in refused(folder)
     change_config(folder, model_type="swin")
     assert refused(folder) == "Swin cannot be imported: it attends within windows that shift from layer to layer"
-    change_config(folder, model_type="longformer")
-    assert refused(folder).startswith("Longformer cannot be imported: most of its tokens attend within a window")
+    for model_type, message in (
+        (
+            "longformer",
+            "Longformer cannot be imported: most of its tokens attend within a window, whose maps are bands",
+        ),
+        ("fnet", "FNet cannot be imported: it mixes tokens by a Fourier transform, and has no attention"),
+        ("flaubert", "FlauBERT cannot be imported: its tokenizer is a program, which no tokenizer.json can hold"),
+    ):
+        change_config(folder, model_type=model_type)
+        assert refused(folder) == message
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])

@@ -30,11 +30,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A checkpoint of each task, by the name that its model gets; one layer is enough here."""
     root = tmp_path_factory.mktemp("checkpoints")
     small = {"num_hidden_layers": 1}
-    bert, albert = ENCODERS["bert"], ENCODERS["albert"]
+    bert, albert, big_bird = (ENCODERS[name] for name in ("bert", "albert", "big_bird"))
     found = {
         "vectors": bert.write(root / "vectors", "Model", **small),
         "tagger": bert.write(root / "tagger", "ForTokenClassification", **small, id2label=TAGS),
         "answers": bert.write(root / "answers", "ForQuestionAnswering", **small, num_labels=2),
+        # Its head takes the question's tokens out, and tells the two texts apart by itself.
+        "long-answers": big_bird.write(root / "long-answers", "ForQuestionAnswering", **small, num_labels=2),
         "reranker": bert.write(root / "reranker", **small, num_labels=1),
         "words": albert.write(root / "words", "ForMaskedLM", **small),
     }
@@ -156,11 +158,14 @@ def test_maps_can_be_shown_by_words(client: limelight.Client, address: str, caps
     assert "[CLS]" not in shown and "left out: 0." in shown
 
 
-def test_a_question_is_answered_by_spans_of_the_text_alone(client: limelight.Client, folders: dict[str, Path]) -> None:
+@pytest.mark.parametrize("name", ["answers", "long-answers"])
+def test_a_question_is_answered_by_spans_of_the_text_alone(
+    name: str, client: limelight.Client, folders: dict[str, Path]
+) -> None:
     question, text = PAIR
-    answer = client.attend("answers", {"pair": PAIR})
-    output = eager(folders["answers"], "AutoModelForQuestionAnswering", question, text)
-    encoding = encode(folders["answers"], question, text)
+    answer = client.attend(name, {"pair": PAIR})
+    output = eager(folders[name], "AutoModelForQuestionAnswering", question, text)
+    encoding = encode(folders[name], question, text)
     own = [place for place, part in enumerate(encoding.sequence_ids) if part == 1]
     # The first token stands for "no answer".
     start, end = (scores[0, [0, *own]].softmax(-1) for scores in (output.start_logits, output.end_logits))

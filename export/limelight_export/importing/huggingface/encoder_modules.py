@@ -3,11 +3,9 @@
 Each function takes the place of a method of transformers' class, and gets the module and the mask of the tokens first.
 """
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from limelight_models.attention.export_markers import marked_attention
@@ -39,6 +37,14 @@ def _attend_roformer(
     return _attended(module, query, key, turned if module.rotary_value else value, attention_mask)
 
 
+def _attend_luke(
+    module: Any, mask: Tensor | None, hidden_states: Tensor, _entities: None, attention_mask: Tensor | None, *_: Any
+) -> tuple[Tensor, None, Tensor]:
+    """Attend as `LukeSelfAttention` does among words: no entity is sent."""
+    context, weights = _attend_bert(module, mask, hidden_states, attention_mask)
+    return context, None, weights
+
+
 def _attend_squeezebert(
     module: Any, _mask: Tensor | None, hidden_states: Tensor, attention_mask: Tensor | None, _: bool
 ) -> dict[str, Tensor]:
@@ -49,23 +55,6 @@ def _attend_squeezebert(
     )
     context, weights = _attended(module, query, key, value, attention_mask)
     return {"context_layer": context.transpose(1, 2), "attention_score": weights}
-
-
-def _projected(module: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Project to queries, keys and values, [batch, head, token, d] each."""
-    query, key, value = (
-        projection(hidden_states).unflatten(-1, (module.num_attention_heads, -1)).transpose(1, 2)
-        for projection in (module.query, module.key, module.value)
-    )
-    return query, key, value
-
-
-def _attended(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Mark attention, and join the heads' context vectors."""
-    context, weights = marked_attention(query, key, value, attention_mask, module.attention_head_size**-0.5)
-    return context.transpose(1, 2).flatten(2), weights
 
 
 def _attend_deberta(
@@ -100,8 +89,25 @@ def _attend_deberta(
         terms.append(by_distance(module.pos_proj, query, relative_pos))
     if relative_pos is not None and "p2c" in module.pos_att_type:
         terms.append(by_distance(module.pos_q_proj, key, -relative_pos).transpose(-1, -2))
-    bias = functools.reduce(torch.add, terms) if terms else None
+    bias = sum(terms[1:], start=terms[0]) if terms else None
     context, weights = marked_attention(query, key, value, attention_mask.bool(), scale, bias=bias)
+    return context.transpose(1, 2).flatten(2), weights
+
+
+def _projected(module: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Project to queries, keys and values, [batch, head, token, d] each."""
+    query, key, value = (
+        projection(hidden_states).unflatten(-1, (module.num_attention_heads, -1)).transpose(1, 2)
+        for projection in (module.query, module.key, module.value)
+    )
+    return query, key, value
+
+
+def _attended(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Mark attention, and join the heads' context vectors."""
+    context, weights = marked_attention(query, key, value, attention_mask, module.attention_head_size**-0.5)
     return context.transpose(1, 2).flatten(2), weights
 
 
@@ -132,6 +138,7 @@ FORWARD: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "MegatronBertSelfAttention": ("forward", _attend_bert),
     "RemBertSelfAttention": ("forward", _attend_bert),
     "BigBirdSelfAttention": ("forward", _attend_bert),
+    "LukeSelfAttention": ("forward", _attend_luke),
     "SqueezeBertSelfAttention": ("forward", _attend_squeezebert),
     "deberta.DisentangledSelfAttention": ("forward", _attend_deberta),
     "XmodEncoder": ("forward", _encode_xmod),

@@ -1,4 +1,4 @@
-"""Attention of transformers' modules that compute it by themselves: relative positions in MPNet and DeBERTa.
+"""Attention of transformers' modules that compute it by themselves: relative positions in MPNet and DeBERTa 2.
 
 Those of decoders stand in `decoder_modules`, of other encoders in `encoder_modules`.
 

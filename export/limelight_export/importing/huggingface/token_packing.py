@@ -1,4 +1,4 @@
-"""Token packing in modules of transformers, which know nothing of it: hooks while a model is exported.
+"""Padding in modules of transformers: token packing, of which they know nothing, by hooks while a model is exported.
 
 Between the embeddings and the last layer, layers that treat each token by itself see real tokens alone
 (`limelight_models.attention.token_packing`); projections are unpacked for attention, and what attention returns is
@@ -49,6 +49,25 @@ def packing_tokens(model: nn.Module, places: PackingPlaces | None, mask: Tensor)
             if re.fullmatch(places.packed_inputs, name):
                 hooks.callback(module.register_forward_pre_hook(_before(packing.pack)).remove)
         yield lambda states: [*map(packing.unpack, states[:-1]), *(collected or states[-1:])]
+
+
+@contextlib.contextmanager
+def clearing_padding(model: nn.Module, name: str, mask: Tensor) -> Iterator[None]:
+    """Zero what a module embeds at padding while a model runs, as if the text ended there.
+
+    Args:
+        name: of the module below the base model; empty for none.
+        mask: BOOL [batch, token].
+    """
+    if not name:
+        yield
+        return
+    base = getattr(model, str(model.base_model_prefix), model)
+    hook = base.get_submodule(name).register_forward_hook(_after(lambda embedded: embedded * mask[:, :, None]))
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _after(

@@ -25,6 +25,7 @@ _REFUSED: Mapping[str, str] = {
     "convbert": "ConvBERT cannot be imported: half of each layer are convolutions, which no map shows",
     "funnel": "Funnel Transformer cannot be imported: its layers pool tokens, so that maps have fewer than a text",
     "canine": "CANINE cannot be imported: it attends within windows of characters, and among pools of them",
+    "xlnet": "XLNet cannot be imported: it reads the class of a text from its last position, behind padding in front",
     "xlm": "XLM cannot be imported: its tokenizer is a program, which no tokenizer.json can hold",
     "flaubert": "FlauBERT cannot be imported: its tokenizer is a program, which no tokenizer.json can hold",
     "wav2vec2": "wav2vec2 cannot be imported: it has as many frames as a recording is long, and those of a bundle have "

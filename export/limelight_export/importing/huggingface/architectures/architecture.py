@@ -100,6 +100,7 @@ class EncoderArchitecture(Architecture):
         positions: the most tokens of a sequence, of a configuration.
         maps: number of maps, of a configuration.
         packing: where tokens are packed; None for modules that cannot be packed.
+        mixed: a module that embeds tokens, whose neighbours are then mixed; padding is no neighbour. Empty for none.
         has_contacts: whether the base model has a head that predicts contacts of residues from all maps.
         returns_scores: whether the model returns scores where others return weights.
         has_segments: whether two texts are told apart, where the model embeds segments and no file says otherwise.
@@ -110,6 +111,7 @@ class EncoderArchitecture(Architecture):
     positions: Callable[[Any], int] = lambda config: int(config.max_position_embeddings)
     maps: Callable[[Any], int] = lambda config: int(config.num_hidden_layers)
     packing: PackingPlaces | None = None
+    mixed: str = ""
     has_contacts: bool = False
     returns_scores: bool = False
     has_segments: bool = True

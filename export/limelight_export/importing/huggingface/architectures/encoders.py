@@ -28,12 +28,6 @@ def _mpnet_positions(config: Any) -> int:
     return int(config.max_position_embeddings) - _MPNET_PADDING - 1
 
 
-def _is_plain(rotary: Any) -> bool:
-    """Whether rotary frequencies are the same for every length; a trace would keep those of its own length."""
-    kinds = rotary.values() if isinstance(rotary, dict) else ()
-    return rotary is None or all(isinstance(each, dict) and each.get("rope_type") == "default" for each in kinds)
-
-
 def _esm_positions(config: Any) -> int:
     """Count the positions that were trained: those of rotary models are as many as the configuration states."""
     is_rotary = config.position_embedding_type == "rotary"
@@ -47,12 +41,16 @@ def _big_bird_positions(config: Any) -> int:
     return min(positions, sparse_from) if config.attention_type == "block_sparse" else positions
 
 
+# Kinds of rotary frequencies that are the same for every length; a trace would keep those of its own length.
 _FIXED = ("default", "linear", "llama3", "yarn")
 
 
 def _is_fixed(rotary: Any) -> bool:
-    """Whether rotary frequencies are the same for every length; a trace would keep those of its own length."""
-    return not rotary or rotary.get("rope_type", rotary.get("type", "default")) in _FIXED
+    """Whether rotary frequencies are of these kinds, of all layers or of each kind of layer."""
+    if not isinstance(rotary, dict):
+        return rotary is None
+    kinds = [each for each in rotary.values() if isinstance(each, dict)] or [rotary]
+    return all(each.get("rope_type", each.get("type", "default")) in _FIXED for each in kinds)
 
 
 _ROTARY: Mapping[str, Condition] = dict.fromkeys(
@@ -262,7 +260,7 @@ ARCHITECTURES = (
             "decoder_bias classifier_pooling classifier_bias classifier_activation",
             harmless="initializer_cutoff_factor embedding_dropout mlp_dropout deterministic_flash_attn "
             "sparse_prediction sparse_pred_ignore_index reference_compile repad_logits_with_grad",
-            only={"rope_parameters": Condition("of rope_type 'default'", _is_plain), "rope_scaling": one_of(None)},
+            only={**_ROTARY, "rope_scaling": one_of(None)},
         ),
         packing=PackingPlaces(
             packed="embeddings",
@@ -321,7 +319,8 @@ ARCHITECTURES = (
         ),
         fields=encoder_fields(
             "type_vocab_size pre_norm adapter_reduction_factor adapter_layer_norm adapter_reuse_layer_norm "
-            "ln_before_adapter languages default_language"
+            "ln_before_adapter languages",
+            only={"default_language": Condition("one of the languages", lambda value: isinstance(value, str))},
         ),
         positions=positions_after_padding,
         packing=BERT_PACKING,
@@ -364,6 +363,23 @@ ARCHITECTURES = (
             "type_vocab_size input_embedding_size output_embedding_size", harmless="classifier_dropout_prob"
         ),
         packing=BERT_PACKING,
+    ),
+    # LUKE, of texts without entities.
+    EncoderArchitecture(
+        model_type="luke",
+        title="LUKE",
+        citation=Citation(
+            "Yamada, Asai, Shindo, Takeda, Matsumoto",
+            "LUKE: Deep Contextualized Entity Representations with Entity-aware Self-attention",
+            2020,
+            "EMNLP",
+        ),
+        fields=encoder_fields(
+            "type_vocab_size",
+            harmless="entity_vocab_size entity_emb_size use_entity_aware_attention cls_entity_prediction",
+        ),
+        positions=positions_after_padding,
+        has_segments=False,
     ),
     EncoderArchitecture(
         model_type="squeezebert",
@@ -413,6 +429,7 @@ ARCHITECTURES = (
             "classifier_activation"
         ),
         packing=BERT_PACKING,
+        mixed="embeddings.word_embeddings",
     ),
     # Nomic BERT, GTE and Jina's third: rotary positions, and the names of decoders' modules.
     EncoderArchitecture(
@@ -462,9 +479,9 @@ ARCHITECTURES = (
             "arXiv:2503.05500",
         ),
         fields=encoder_fields(
-            "num_key_value_heads head_dim rms_norm_eps rope_theta attention_bias mlp_bias classifier_pooling",
+            "num_key_value_heads head_dim rms_norm_eps rope_theta attention_bias mlp_bias",
             harmless="pretraining_tp",
-            only=_ROTARY,
+            only={**_ROTARY, "classifier_pooling": one_of("late", "mean", "bos")},
         ),
         packing=PackingPlaces(
             packed="embed_tokens",

@@ -18,7 +18,7 @@ from limelight_export.importing.huggingface.tasks.examples import choose_example
 from limelight_export.importing.huggingface.tasks.layer_maps import self_maps
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.text import adds_special_tokens, read_tokenizer, token_limit
-from limelight_export.importing.huggingface.token_packing import packing_tokens
+from limelight_export.importing.huggingface.token_packing import clearing_padding, packing_tokens
 from limelight_models.attention.export_markers import is_marking
 from limelight_models.cards.card import TrainedModel, TrainingData
 from limelight_models.cards.hidden import HiddenStates
@@ -66,7 +66,8 @@ class ImportedEncoder(Network):
     def forward(self, **tensors: Tensor) -> Answer:
         mask = tensors["token_mask"]
         arguments = {"token_type_ids": tensors["segment_ids"]} if "segment_ids" in tensors else {}
-        with packing_tokens(self.model, self._architecture.packing, mask) as unpacked:
+        clearing = clearing_padding(self.model, self._architecture.mixed, mask)
+        with clearing, packing_tokens(self.model, self._architecture.packing, mask) as unpacked:
             output, maps = run_with_maps(
                 self.model,
                 input_ids=torch.where(mask, tensors["token_ids"], self._padding),

@@ -51,6 +51,7 @@ def write(folder: Path, model_class: str = LIBRARY) -> Path:
 def client(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[limelight.Client]:
     repository = tmp_path_factory.mktemp("repository")
     import_checkpoint(folder, repository, options=ImportOptions(labels=LABELS, prompt=PROMPT))
+    import_checkpoint(folder, repository, task="text-embedding", options=ImportOptions(name="texts"))
     with serving(repository) as running, limelight.Client(running.server.address) as caller:
         yield caller
 
@@ -76,6 +77,31 @@ def test_each_text_has_a_probability_of_its_own(folder: Path, client: limelight.
             np.testing.assert_allclose(answer[f"encoder.{layer}.self"].weights, weights[0].numpy(), atol=1e-4)
 
 
+def test_texts_are_filled_up_with_padding_that_is_read(folder: Path, client: limelight.Client, library: Any) -> None:
+    read = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    read.enable_padding(length=POSITIONS, pad_id=PADDING)
+    texts = ["the cat", "where did the dog on a mat sat?", "a"]
+    for text, answer in zip(texts, client.attend("texts", [{"text": each} for each in texts]), strict=True):
+        encoded = read.encode(text)
+        with torch.no_grad():
+            output = library.text_model(input_ids=torch.tensor([encoded.ids]), output_attentions=True)
+        vector = output.pooler_output[0]
+        np.testing.assert_allclose(answer.prediction.embedding, (vector / vector.norm()).numpy(), atol=1e-5)
+        for layer, weights in enumerate(output.attentions):
+            np.testing.assert_allclose(answer[f"encoder.{layer}.self"].weights, weights[0].numpy(), atol=1e-4)
+        key = answer["encoder.0.self"].key
+        own = POSITIONS - encoded.attention_mask.count(0)
+        assert key.ids.tolist() == encoded.ids
+        assert key.labels[own:] == ("[SEP]",) * (POSITIONS - own)
+        assert key.special[own:].all() and not key.special[1 : own - 1].any()
+        by_ids = client.predict("texts", {"token_ids": np.array(encoded.ids)}).embedding
+        np.testing.assert_allclose(by_ids, answer.prediction.embedding, atol=1e-6)
+    with pytest.raises(limelight.InvalidArgument, match="has more than 24 tokens; shorten it or set truncate"):
+        client.predict("texts", {"text": "xyz" * 20})
+    with pytest.raises(limelight.InvalidArgument, match="token_ids"):
+        client.predict("texts", {"token_ids": np.array(encoded.ids[:5])})
+
+
 def test_vectors_of_pictures_equal_transformers(folder: Path, library: Any) -> None:
     trained, pixels = read_model(folder, task="image-embedding"), pixels_of(folder, picture(70, 45))
     with torch.no_grad():
@@ -94,9 +120,7 @@ def test_classes_of_an_encoder_of_pictures_alone_equal_transformers(tmp_path: Pa
     assert [each.name for each in trained.card.description.maps] == ["encoder.0.self", "encoder.1.self"]
 
 
-def test_what_a_bundle_cannot_hold_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="SigLIP reads padding as it does other tokens"):
-        read_model(folder, task="text-embedding")
+def test_what_the_modules_do_not_compute_is_refused(tmp_path: Path) -> None:
     other = write(tmp_path / "siglip")
     stated = json.loads((other / "config.json").read_text())["vision_config"]
     change_config(other, vision_config=stated | {"vision_use_head": False})

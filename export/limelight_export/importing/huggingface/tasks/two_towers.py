@@ -20,6 +20,7 @@ from limelight_export.importing.huggingface.tasks.pictures import picture_model
 from limelight_export.importing.huggingface.tasks.task import Source
 from limelight_export.importing.huggingface.text import read_tokenizer, token_limit
 from limelight_models.cards.card import TrainedModel
+from limelight_models.cards.inputs import FilledTextInput
 from limelight_models.cards.results import Classes, Vector
 
 # The end of a text is found by its id, or is the largest id: padding must be neither.
@@ -31,13 +32,12 @@ def build_text_embedding(source: Source[TwoTowerArchitecture]) -> TrainedModel:
     text, _ = _towers(source)
     _refuse_labels(source)
     towers = source.architecture.towers
-    if source.architecture.fills_texts:
-        raise CheckpointError(
-            f"{source.architecture.title} reads padding as it does other tokens, which a bundle's texts do not have; "
-            "--task zero-shot compares pictures with texts"
-        )
     parts = _text_parts(source)
     read = text_input(parts, "A text.")
+    if source.architecture.fills_texts:
+        filler = int(parts.config.pad_token_id)
+        text_of = load_tokenizer(parts.tokenizer.text).id_to_token(filler)
+        read = FilledTextInput(**vars(read), filler=filler, filler_text=str(text_of))
     size = int(getattr(parts.config, towers.text_size))
     return encoder_model(
         text,

@@ -16,6 +16,7 @@ from limelight_export.errors import CheckpointError
 from limelight_export.importing.huggingface.architectures import ARCHITECTURES
 from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
 from limelight_export.importing.huggingface.tasks.task import ImportOptions
+from tests.importing.huggingface import test_clip
 from tests.importing.huggingface.checkpoints import GENERIC, VOCABULARY, change_config, tokenizer, write_json
 from tests.importing.huggingface.test_vision import LABELS as CLASSES
 from tests.importing.huggingface.test_vision import PATCH, SIZE, SIZES, picture, pixels_of
@@ -110,8 +111,14 @@ def test_vectors_of_pictures_equal_transformers(folder: Path, library: Any) -> N
     torch.testing.assert_close(found, vector / vector.norm())
 
 
-def test_classes_of_an_encoder_of_pictures_alone_equal_transformers(tmp_path: Path) -> None:
-    folder = write(tmp_path / "siglip", "SiglipForImageClassification")
+@pytest.mark.parametrize("kind", ["SigLIP", "CLIP"])
+def test_classes_of_an_encoder_of_pictures_alone_equal_transformers(kind: str, tmp_path: Path) -> None:
+    if kind == "SigLIP":
+        folder = write(tmp_path / "siglip", "SiglipForImageClassification")
+    else:
+        folder = test_clip.write(tmp_path / "clip")
+        config = transformers.CLIPConfig.from_pretrained(folder, id2label=CLASSES)
+        transformers.CLIPForImageClassification(config).save_pretrained(folder)
     trained = read_model(folder)
     pixels = pixels_of(folder, picture(70, 45))
     library = transformers.AutoModelForImageClassification.from_pretrained(folder, attn_implementation="eager").eval()

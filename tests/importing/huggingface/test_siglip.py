@@ -31,7 +31,7 @@ def write(folder: Path, model_class: str = LIBRARY) -> Path:
     """Write a checkpoint with random weights."""
     torch.manual_seed(1)
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
-    text = {"vocab_size": VOCABULARY, "max_position_embeddings": POSITIONS, "pad_token_id": PADDING}
+    text = {"vocab_size": VOCABULARY, "max_position_embeddings": POSITIONS, "pad_token_id": 0}
     config = transformers.SiglipConfig(
         text_config={**sizes, **text, "bos_token_id": 2, "eos_token_id": 3},
         vision_config={**sizes, "image_size": SIZE, "patch_size": PATCH},
@@ -129,6 +129,8 @@ def test_classes_of_an_encoder_of_pictures_alone_equal_transformers(kind: str, t
 
 def test_what_the_modules_do_not_compute_is_refused(tmp_path: Path) -> None:
     other = write(tmp_path / "siglip")
+    with pytest.raises(CheckpointError, match="SigLIP reads every text as 24 tokens, not 12"):
+        read_model(other, task="text-embedding", options=ImportOptions(max_tokens=12))
     stated = json.loads((other / "config.json").read_text())["vision_config"]
     change_config(other, vision_config=stated | {"vision_use_head": False})
     with pytest.raises(CheckpointError, match="states vision_use_head False, which is not computed"):

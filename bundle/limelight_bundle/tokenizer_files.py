@@ -52,6 +52,8 @@ VETTED_PATTERNS = frozenset(
         r"\s{2,}|[\n\r\t]",
         # T5 (Raffel et al. 2020), XLM-R (Conneau et al. 2020) and others of SentencePiece: repeated spaces.
         r" {2,}",
+        # SigLIP (Zhai et al. 2023), as its pieces are converted here: punctuation.
+        r"[!-/:-@\[-`{-~]",
     }
 )
 _MASKS, _UNKNOWN = ("[MASK]", "<mask>", "<|mask|>"), ("[UNK]", "<unk>")  # as published tokenizers write them

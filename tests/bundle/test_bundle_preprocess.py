@@ -359,6 +359,23 @@ def test_axes_of_one_name_have_one_size() -> None:
     refused(bundle, both, 'inputs["frames"]', "has 3 for word where another input has 2")
 
 
+def test_a_text_is_filled_up_to_the_size_of_its_tensor() -> None:
+    bundle = small.bundle()
+    (word,) = bundle.description.inputs[0].tensors[0].dimensions
+    word.maximum, word.size = 0, small.LIMIT
+    fill = bundle.preprocessing[0].steps.add(fill_tokens={"tensor": "ids", "token": 6, "text": "<filled>"}).fill_tokens
+    filled = [6] * (small.LIMIT - 2)
+    row = preprocessor(bundle).row({"text": Text("a cat")})
+    assert row.tensors["ids"].tolist() == row.labels["words"].ids == [2, 3, *filled]
+    assert (row.sizes["word"], list(row.labels["words"].texts)) == (small.LIMIT, ["a", "cat", *["<filled>"] * 4])
+    assert list(row.labels["words"].special) == [False, False, True, True, True, True]
+    refused(bundle, {"text": Text("a " * 7)}, 'inputs["text"]', "has more than 6 tokens")
+    refused(bundle, {"ids": TensorValue(np.array([2]))}, 'inputs["ids"].tensor.shape', "1 for word, which is always 6")
+    fill.token = len(small.WORDS)
+    with pytest.raises(BundleError, match="fills up with the token 12, which the tensor 'ids' cannot have"):
+        preprocessor(bundle)
+
+
 INPUT, LABELS = "description.inputs.0", "description.label_sets.0"
 STEP = "preprocessing.0.steps.0.tokenize"
 SPLIT = {"split_sentences": {}}
@@ -405,6 +422,7 @@ TOKENIZE = {"tokenize": {"tokenizer": "words.json", "tensor": "ids"}}
         (f"{STEP}.second_tensor", "ids", "has a second tensor, but gets text, not a pair"),
         ("preprocessing.0.steps", {}, "the input 'text': step 2 is unknown to this release"),
         ("steps", [SPLIT, TOKENIZE], "'ids' with 2 axes"),
+        ("steps", [TOKENIZE, {"fill_tokens": {"tensor": "ids"}}], "fills up the tensor 'ids', which has no fixed size"),
         ("steps", [SPLIT], "its steps end with sentences, but the model takes tensors"),
         ("steps", [{"split_lines": {"max_characters": -1}}, TOKENIZE], "splits at a negative number of characters"),
     ],

@@ -21,7 +21,7 @@ from limelight_bundle.preprocess.step_types import (
     StepContext,
 )
 from limelight_bundle.preprocess.tensor_checks import check_tensor, real_places
-from limelight_bundle.preprocess.text_steps import SplitLines, SplitSentences, SplitWords, Tokenize
+from limelight_bundle.preprocess.text_steps import FillTokens, SplitLines, SplitSentences, SplitWords, Tokenize
 from limelight_bundle.rows import Labels
 from limelight_bundle.text import Encoder
 from limelight_bundle.v1 import bundle_pb2
@@ -43,6 +43,7 @@ STEPS: Mapping[str, type[Step]] = MappingProxyType(
         "decode_audio": DecodeAudio,
         "log_mel": LogMel,
         "fbank": Fbank,
+        "fill_tokens": FillTokens,
     }
 )
 # Data kind and value types of each kind of input.

@@ -2,9 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from limelight_bundle.text import Encoded, Encoder
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array, Pair, Sentences, Text
 
+T = TypeVar("T")
 _INT64 = values_pb2.DATA_TYPE_INT64
 _SENTENCES_PER_BATCH = 32  # sentences encoded at once
 
@@ -147,7 +148,7 @@ class Tokenize(Step):
         bound = tuple(context.tensor(name, axes, _INT64) for name in names)
         if axes == 2 and not bound[0].description.HasField("fill"):
             raise BundleError(f"makes rows of different lengths, but the tensor {names[0]!r} has no fill")
-        maxima = {each.description.dimensions[-1].maximum for each in bound}
+        maxima = {axis.maximum or axis.size for axis in (each.description.dimensions[-1] for each in bound)}
         if len(maxima) > 1:
             raise BundleError(f"outputs {names[0]!r} and {names[1]!r}, which have different limits")
         if message.segment_tensor:
@@ -363,6 +364,70 @@ class Tokenize(Step):
 
     def _labelled(self, bound: BoundTensor) -> list[model_pb2.LabelSetDescription]:
         return [each for each in self.context.label_sets if each.tensor == bound.name]
+
+
+@dataclass(frozen=True)
+class FillTokens(Step):
+    """Fills the ids of a text up with one token, to the size of their tensor.
+
+    Attributes:
+        length: number of tokens.
+        text: label of those that are filled in.
+    """
+
+    accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.TENSORS})
+    produces: ClassVar[DataKind] = DataKind.TENSORS
+    bound: BoundTensor
+    length: int
+    token: int
+    text: str
+
+    @classmethod
+    def make(
+        cls,
+        message: bundle_pb2.FillTokens,
+        context: StepContext,
+        input_format: DataFormat,
+        next_step: bundle_pb2.PreprocessingStep | None,
+    ) -> Self:
+        """See `Step.make`."""
+        bound = context.tensor(message.tensor, 1, _INT64)
+        described = bound.description
+        if not described.dimensions[0].size:
+            raise BundleError(f"fills up the tensor {bound.name!r}, which has no fixed size")
+        if not described.minimum <= message.token <= described.maximum:
+            raise BundleError(f"fills up with the token {message.token}, which the tensor {bound.name!r} cannot have")
+        return cls(bound, described.dimensions[0].size, message.token, message.text)
+
+    def run(self, value: PreprocessedInput, options: RunOptions) -> PreprocessedInput:
+        """Fill up the ids, and label what is filled in as special."""
+        ids, name = value.tensors[self.bound.name], self.bound.description.dimensions[0].name
+        filled = np.pad(ids, (0, self.length - len(ids)), constant_values=self.token)
+        labelled = {own.name for own in value.tokens.values()}
+        return replace(
+            value,
+            tensors={**value.tensors, self.bound.name: filled},
+            sizes={**value.sizes, name: self.length},
+            labels={key: self._filled(each) if key in labelled else each for key, each in value.labels.items()},
+            tokens={key: self._filled(each) for key, each in value.tokens.items()},
+        )
+
+    def _filled(self, own: Labels) -> Labels:
+        size, more = self.length, self.length - own.size
+
+        def column(values: Sequence[T], filler: T) -> Sequence[T]:
+            return LazyColumn(size, lambda: [*values, *[filler] * more])
+
+        return replace(
+            own,
+            size=size,
+            texts=column(own.texts, self.text),
+            starts=column(own.starts, 0),
+            ends=column(own.ends, 0),
+            ids=[*own.ids, *[self.token] * more],
+            special=column(own.special or [False] * own.size, True),
+            words=column(own.words, -1) if own.words else (),
+        )
 
 
 def _token_set(bound: BoundTensor, context: StepContext, *, among: int) -> model_pb2.LabelSetDescription:

@@ -20,6 +20,7 @@ from limelight_export.importing.huggingface.importer import read_model
 from limelight_export.importing.huggingface.text import OUTPUT_TOKENIZER
 from limelight_export.importing.huggingface.tokenizer_conversion import with_tokenizer
 from limelight_models.cards.card import TrainedModel
+from tests.importing.huggingface import test_siglip
 from tests.importing.huggingface.checkpoints import write_json
 from tests.importing.huggingface.decoders import DECODERS
 from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS
@@ -283,6 +284,19 @@ def test_pieces_of_other_architectures_are_converted_by_transformers(tmp_path: P
     found = ids(read_model(folder), "the cat sat")
     expected = [numbers[each] for each in best("the cat sat", PIECES)]
     assert found == ([*expected, 1] if name == "t5" else [2, *expected, 3])
+
+
+def test_pieces_of_siglip_are_converted_to_a_tokenizer_without_capitals_and_punctuation(tmp_path: Path) -> None:
+    folder, special = test_siglip.write(tmp_path / "siglip"), ("<pad>", "</s>", "<unk>")
+    settings(folder, tokenizer_class="SiglipTokenizer", pad_token="</s>")
+    (folder / "spiece.model").write_bytes(pieces(PIECES, special))
+    numbers = {piece: number for number, piece in enumerate((*special, *PIECES))}
+    trained = read_model(folder, task="text-embedding")
+    for text in ("The CAT, sat!", " the  cat's sat", "(the cat sat)", "the\u2581cat sat."):
+        plain = "the cats sat" if "'" in text else "the cat sat"
+        found = ids(trained, text)
+        expected = [*(numbers[each] for each in best(plain, PIECES)), 1]
+        assert found == [*expected, *[1] * (test_siglip.POSITIONS - len(expected))]
 
 
 def test_a_vocabulary_of_word_pieces_is_converted_where_it_is_the_architectures(tmp_path: Path) -> None:

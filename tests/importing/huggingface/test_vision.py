@@ -214,6 +214,9 @@ def test_a_model_without_a_processor_or_with_cut_patches_is_refused(tmp_path: Pa
     change_config(folder, patch_size=7)
     with pytest.raises(CheckpointError, match="pictures of 32 in patches of 7"):
         read_model(folder)
+    cut = write(tmp_path / "dinov2", "Dinov2", crop_size={"height": 25, "width": 25})
+    with pytest.raises(CheckpointError, match="makes pictures of 25 x 25 pixels, which are no whole patches of 8"):
+        read_model(cut)
     change_config(folder, patch_size=PATCH)
     (folder / "preprocessor_config.json").unlink()
     with pytest.raises(CheckpointError, match=r"has no preprocessor_config\.json"):

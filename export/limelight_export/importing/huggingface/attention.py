@@ -98,7 +98,8 @@ def _attend(
         such a bias -> context vectors [batch, query, head, d], weights [batch, head, query, key].
     """
     if attention_mask is not None and attention_mask.is_floating_point():
-        attention_mask, position_bias = None, attention_mask
+        position_bias = attention_mask if position_bias is None else position_bias + attention_mask
+        attention_mask = None
     unknown = sorted(name for name, given in arguments.items() if given is not None and name not in _HARMLESS_ARGUMENTS)
     if unknown:
         raise ExportError(

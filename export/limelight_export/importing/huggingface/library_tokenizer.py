@@ -100,6 +100,8 @@ class TokenizerComparison:
         added = [each.content for each in self._own.get_added_tokens_decoder().values()]
         # Its codes of languages are codes at the beginning alone.
         added = [f"{each} a" if is_marian else f"a {each} B{each}c" for each in (*_stated(self._settings), *added)]
+        if self._is_made and checkpoint.model_type == "siglip":  # as `_convert_siglip` says
+            added = []
         texts = (*_TEXTS, *dict.fromkeys(added))
         self._texts = [(text,) for text in texts[: len(_TEXTS) + _MOST_ADDED]]
         self._library = self._load()

@@ -22,7 +22,6 @@ _ONLY = {
 # `mel_filters` of older files are computed anew by transformers.
 _RECORDS = frozenset("processor_class n_samples nb_max_frames return_attention_mask mel_filters".split())
 
-
 # The same of transformers' feature extractor of AST.
 _RATE, _WINDOW, _HOP, _LOWEST_FREQUENCY = 16_000, 400, 160, 20.0
 _FBANK_DEFAULTS = {"num_mel_bins": 128, "max_length": 1024}
@@ -95,7 +94,7 @@ def _summary(what: str, seconds: float, rate: int) -> str:
 
 
 def _checked(
-    checkpoint: Checkpoint, only: Mapping[str, Any], sizes: Collection[str], records: Collection[str]
+    checkpoint: Checkpoint, only: Mapping[str, Any], sizes: Collection[str], others: Collection[str]
 ) -> Processor:
     """Check the fields of a feature extractor. Raises CheckpointError for one that is not known, or another value."""
     processor = checkpoint.processor("feature_extractor")
@@ -106,7 +105,7 @@ def _checked(
         elif name in sizes:
             if not isinstance(value, int) or value < 1:
                 raise CheckpointError(f"{processor.file} states {name} {value!r}; it is a positive number")
-        elif name not in records:
+        elif name not in others:
             raise CheckpointError(
                 f"{processor.file} states {name} {value!r}, which is not classified: "
                 "it could change the spectrogram unseen"

@@ -1,4 +1,4 @@
-"""Conversion of vocabularies to tokenizer.json: by transformers, and here where it makes none, for Marian and ESM."""
+"""Conversion of vocabularies to tokenizer.json: by transformers, and here for Marian, ESM and SigLIP."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +13,7 @@ from limelight_export.importing.huggingface.library_tokenizer import load_librar
 from limelight_export.importing.huggingface.loading import first_line
 from limelight_export.importing.huggingface.text import OUTPUT_TOKENIZER, SENTENCEPIECE_FILES
 
+_SIGLIP = "spiece.model"
 _MARIAN = {TOKENIZER: "source.spm", OUTPUT_TOKENIZER: "target.spm"}
 # SentencePiece's kind of a piece of text; others are its unknown, control and unused pieces.
 _NORMAL, _USER_DEFINED = 1, 4
@@ -24,6 +25,8 @@ def with_tokenizer(checkpoint: Checkpoint) -> Checkpoint:
     Raises:
         CheckpointError: files are missing, or cannot be converted.
     """
+    if _is_siglip(checkpoint) and checkpoint.file(_SIGLIP) is not None:
+        return replace(checkpoint, made={TOKENIZER: _convert_siglip(checkpoint)})
     if checkpoint.text(TOKENIZER) is not None:
         return checkpoint
     if checkpoint.model_type == "marian":
@@ -33,6 +36,12 @@ def with_tokenizer(checkpoint: Checkpoint) -> Checkpoint:
     else:
         made = {TOKENIZER: _convert_by_library(checkpoint)}
     return replace(checkpoint, made=made)
+
+
+def _is_siglip(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint has the tokenizer of SigLIP; SigLIP 2, of the same modules, has another."""
+    stated = checkpoint.table(TOKENIZER_CONFIG).get("tokenizer_class")
+    return checkpoint.model_type == "siglip" and stated in (None, "SiglipTokenizer")
 
 
 def _convert_by_library(checkpoint: Checkpoint) -> str:
@@ -130,6 +139,43 @@ def _convert_marian(checkpoint: Checkpoint, source: str) -> str:
     )
     made.add_special_tokens([AddedToken(token, normalized=False) for token in special])
     made.add_special_tokens([AddedToken(token, normalized=False, rstrip=True) for token in languages])
+    return str(made.to_str())
+
+
+def _convert_siglip(checkpoint: Checkpoint) -> str:
+    """Make a tokenizer of SentencePiece's pieces that reads texts as `SiglipTokenizer`: in lower case, unpunctuated.
+
+    A tokenizer.json beside them does not, where it was made by the rules of T5. Of a text that holds special tokens,
+    each part between them begins a word here; a capital sigma becomes the same letter wherever it stands.
+    """
+    from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    pieces, settings = _read_sentencepiece(checkpoint, _SIGLIP), checkpoint.table(TOKENIZER_CONFIG)
+    unknown, end = (
+        _content(settings.get(f"{role}_token"), default) for role, default in (("unk", "<unk>"), ("eos", "</s>"))
+    )
+    numbers = {each.piece: number for number, each in enumerate(pieces.pieces)}
+    if missing := [each for each in (unknown, end) if each not in numbers]:
+        raise CheckpointError(f"{_SIGLIP} has no piece {missing[0]}")
+    if pieces.trainer_spec.model_type != 1:
+        raise CheckpointError(f"{_SIGLIP} is not a unigram model")
+    made = Tokenizer(models.Unigram([(each.piece, each.score) for each in pieces.pieces], unk_id=numbers[unknown]))
+    charsmap, spaces = pieces.normalizer_spec.precompiled_charsmap, normalizers.Replace(Regex(" {2,}"), " ")
+    steps = [
+        normalizers.Replace("\u2581", " "),
+        *([normalizers.Lowercase()] if settings.get("do_lower_case", True) else []),
+        normalizers.Replace(Regex(r"[!-/:-@\[-`{-~]"), ""),
+        normalizers.Replace(Regex(r"\s+"), " "),
+        *([normalizers.Precompiled(charsmap)] if charsmap else []),
+        spaces,
+        normalizers.Strip(),
+    ]
+    made.normalizer = normalizers.Sequence(steps)
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=False)
+    made.post_processor = processors.TemplateProcessing(
+        single=f"$A {end}", pair=f"$A {end} $B {end}", special_tokens=[(end, numbers[end])]
+    )
+    made.add_special_tokens([AddedToken(each, normalized=False, lstrip=True, rstrip=True) for each in (unknown, end)])
     return str(made.to_str())
 
 

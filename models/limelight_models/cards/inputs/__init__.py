@@ -13,6 +13,7 @@ from limelight_models.cards.inputs.signals import (
 from limelight_models.cards.inputs.tensors import GraphInput, Noise, TensorInput
 from limelight_models.cards.inputs.texts import (
     DocumentInput,
+    FilledTextInput,
     JoinedPairInput,
     LinesInput,
     PairInput,
@@ -26,6 +27,7 @@ __all__ = [
     "DType",
     "DocumentInput",
     "FbankInput",
+    "FilledTextInput",
     "Fit",
     "GraphInput",
     "ImageInput",

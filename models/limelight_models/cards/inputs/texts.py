@@ -77,6 +77,27 @@ class TextInput(_TokenisedInput):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FilledTextInput(TextInput):
+    """A text -> `token_ids` [token], filled up to `max_tokens` with a token that the model reads as any other.
+
+    filler: its id. filler_text: its label.
+    """
+
+    filler: int
+    filler_text: str
+
+    @property
+    def tensors(self) -> Sequence[TensorSpec]:
+        (ids,) = super().tensors
+        return [replace(ids, mask="", fixed=True)]
+
+    @property
+    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+        fill = bundle_pb2.FillTokens(tensor=self.tensor, token=self.filler, text=self.filler_text)
+        return [*super().steps, bundle_pb2.PreprocessingStep(fill_tokens=fill)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class JoinedPairInput(TextInput):
     """Two texts as one sequence with the tokenizer's special tokens -> `token_ids` [token] and `token_mask`."""
 

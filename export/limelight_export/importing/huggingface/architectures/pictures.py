@@ -128,7 +128,6 @@ class AudioArchitecture(Architecture):
     """An encoder of a spectrogram of one size, cut into square patches that overlap."""
 
     kind: ClassVar[Kind] = "audio"
-    leading: tuple[str, ...] = ("class", "distillation")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ def build_audio_classifier(source: Source[AudioArchitecture]) -> TrainedModel:
     recording = fbank_input(source.checkpoint, mels=mels, frames=frames)
     # As `ASTEmbeddings.get_shape`: bands, then times of each.
     grid = (mels - patch) // int(config.frequency_stride) + 1, (frames - patch) // int(config.time_stride) + 1
-    patches = recording.cells(*grid, leading=source.architecture.leading)
+    patches = recording.cells(*grid, leading=("class", "distillation"))
     maps = self_maps(int(config.num_hidden_layers), int(config.num_attention_heads), patches, "patch")
     hidden = HiddenStates(stack="encoder", labels=patches, layers=len(maps), size=int(config.hidden_size))
     several = config.problem_type == "multi_label_classification"

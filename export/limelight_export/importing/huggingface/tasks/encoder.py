@@ -64,16 +64,14 @@ class ImportedEncoder(Network):
         self._maps, self._hidden, self._padding = tuple(maps), tuple(hidden), padding
 
     def forward(self, **tensors: Tensor) -> Answer:
-        mask = tensors["token_mask"]
+        ids = tensors["token_ids"]
+        mask = tensors.get("token_mask", torch.ones_like(ids, dtype=torch.bool))
         arguments = {"token_type_ids": tensors["segment_ids"]} if "segment_ids" in tensors else {}
+        if "token_mask" in tensors:  # all tokens of a text that is filled up are read
+            ids, arguments["attention_mask"] = torch.where(mask, ids, self._padding), mask.to(torch.int64)
         clearing = clearing_padding(self.model, self._architecture.mixed, mask)
         with clearing, packing_tokens(self.model, self._architecture.packing, mask) as unpacked:
-            output, maps = run_with_maps(
-                self.model,
-                input_ids=torch.where(mask, tensors["token_ids"], self._padding),
-                attention_mask=mask.to(torch.int64),
-                **arguments,
-            )
+            output, maps = run_with_maps(self.model, input_ids=ids, **arguments)
         if self._architecture.returns_scores and not is_marking():
             maps = tuple(each.softmax(-1) for each in maps)
         if len(maps) != len(self._maps):

@@ -18,8 +18,9 @@ from limelight_export.importing.huggingface.tasks.classification import labels_o
 from limelight_export.importing.huggingface.tasks.encoder import EncoderParts, encoder_model, text_input
 from limelight_export.importing.huggingface.tasks.pictures import picture_model
 from limelight_export.importing.huggingface.tasks.task import Source
-from limelight_export.importing.huggingface.text import read_tokenizer, token_limit
+from limelight_export.importing.huggingface.text import read_tokenizer, token_id, token_limit
 from limelight_models.cards.card import TrainedModel
+from limelight_models.cards.inputs import FilledTextInput
 from limelight_models.cards.results import Classes, Vector
 
 # The end of a text is found by its id, or is the largest id: padding must be neither.
@@ -31,13 +32,12 @@ def build_text_embedding(source: Source[TwoTowerArchitecture]) -> TrainedModel:
     text, _ = _towers(source)
     _refuse_labels(source)
     towers = source.architecture.towers
-    if source.architecture.fills_texts:
-        raise CheckpointError(
-            f"{source.architecture.title} reads padding as it does other tokens, which a bundle's texts do not have; "
-            "--task zero-shot compares pictures with texts"
-        )
     parts = _text_parts(source)
     read = text_input(parts, "A text.")
+    if source.architecture.fills_texts:
+        filler = int(parts.config.pad_token_id)
+        text_of = load_tokenizer(parts.tokenizer.text).id_to_token(filler)
+        read = FilledTextInput(**vars(read), filler=filler, filler_text=str(text_of))
     size = int(getattr(parts.config, towers.text_size))
     return encoder_model(
         text,
@@ -155,18 +155,23 @@ def _refuse_labels(source: Source[TwoTowerArchitecture]) -> None:
 
 def _text_parts(source: Source[TwoTowerArchitecture]) -> EncoderParts:
     config = load_config(source.checkpoint).text_config
+    tokenizer = read_tokenizer(source.checkpoint, int(config.vocab_size))
+    most = token_limit(source.checkpoint, int(config.max_position_embeddings))
+    limit = source.tokens_within(most)
     if source.architecture.fills_texts:
         if "attention_mask" in (source.checkpoint.table(TOKENIZER_CONFIG).get("model_input_names") or ()):
             raise CheckpointError(
                 f"{TOKENIZER_CONFIG} states attention_mask among model_input_names; {source.architecture.title} is "
                 "trained to read padding, so leave it out"
             )
+        if limit != most:
+            raise CheckpointError(f"{source.architecture.title} reads every text as {most} tokens, not {limit}")
+        filler = token_id(tokenizer, source.checkpoint, "pad_token")
+        config.pad_token_id = config.pad_token_id if filler is None else filler
     else:
         if config.eos_token_id == _PADDING:
             raise CheckpointError(f"config.json states eos_token_id {_PADDING}, which stands for padding here")
         config.pad_token_id = _PADDING
-    tokenizer = read_tokenizer(source.checkpoint, int(config.vocab_size))
-    limit = source.tokens_within(token_limit(source.checkpoint, int(config.max_position_embeddings)))
     return EncoderParts(config, load_model(source.checkpoint, source.architecture.towers.text), tokenizer, limit)
 
 

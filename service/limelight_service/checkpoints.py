@@ -77,4 +77,4 @@ def _imported(checkpoint: tuple[str, str, Sequence[str]], folder: Path) -> Path:
         raise CommandError(f"the import of {place} was ended by {how}; the system does that where memory runs out")
     if status:
         raise typer.Exit(status)
-    return Path(output.strip())
+    return Path(output.strip().rpartition("\n")[2])  # behind what a library may have printed

@@ -4,6 +4,7 @@ import math
 import os
 import re
 import shlex
+from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
@@ -449,8 +450,9 @@ class Settings:
     def to_toml(self) -> str:
         """Write the settings as a TOML file that `load_settings` reads back, and in comments what they take here."""
         lines = ["# Taken of this machine: ", ", ".join(f"{name} {value}" for name, value in self.taken.items()), "\n"]
-        if self.checkpoint and self.cache_folder:
-            lines.append(f"# Checkpoints are imported to {self.cache_folder / CHECKPOINTS}\n")
+        with suppress(RuntimeError):  # there is no home: a start will say so
+            if self.checkpoint and self.cache_folder:
+                lines.append(f"# Checkpoints are imported to {self.cache_folder / CHECKPOINTS}\n")
         for each in public_settings():
             lines += [f"# {each.metadata['rule'].summary}\n", tomli_w.dumps({each.name: getattr(self, each.name)})]
         return "".join(lines)

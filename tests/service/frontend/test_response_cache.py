@@ -1,6 +1,7 @@
 """The response cache: the same answer to the bit by every protocol, for the same caller alone, within its bytes."""
 
 import random
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -269,6 +270,22 @@ def test_answers_have_no_word_of_it_where_nothing_is_kept(plain: Running) -> Non
     body = {"instances": [{"inputs": {"text": {"text": "the cat"}}}]}
     answers = [call(plain, "/v1/models/tiny:predict", body).json for _ in range(2)]
     assert all("cached" not in each["predictions"][0]["provenance"] for each in answers)
+
+
+def test_rows_with_other_interventions_have_other_answers_and_the_same_are_kept(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parents[3] / "deploy" / "demo" / "slips", tmp_path / "slips")
+    source = {"document": "The bus was late. The food was fine."}
+    with (
+        keeping(tmp_path) as running,
+        limelight.Client(running.server.address) as client,
+    ):
+        asked = [(), (limelight.scale_heads("word", {0: 0.0}),), (limelight.scale_heads("word", {0: 0.5}),)]
+        first, again = ([client.predict("slips", source, interventions=each) for each in asked] for _ in range(2))
+        assert [each.provenance.cached for each in (*first, *again)] == [False] * 3 + [True] * 3
+        assert [each.provenance.graph for each in again] == ["main", "intervened", "intervened"]
+        for one, other in zip(first, again, strict=True):
+            np.testing.assert_equal(one.outputs, other.outputs)
+        assert len({str(each.outputs) for each in again}) == 3
 
 
 ROW = Row({"ids": np.arange(6)}, {"token": 6}, {"text": Labels("text", 1, 6, texts=list("abcdef"), starts=range(6))})

@@ -49,8 +49,8 @@ def write_generating(
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1 and parameter.requires_grad:
             torch.nn.init.normal_(parameter, std=spread)
-        elif parameter.requires_grad:  # biases, factors of norms, sinks
-            parameter.data += torch.randn_like(parameter) * (1.0 if name.endswith("sinks") else spread)
+        elif name.endswith(("bias", "sinks")):
+            torch.nn.init.normal_(parameter, std=1.0 if name.endswith("sinks") else spread)
     model.save_pretrained(folder)
     # transformers' class for Qwen 2 always composes characters.
     (folder / "tokenizer.json").write_text(tokenizer(begins=begins, composes=library_name == "Qwen2"))

@@ -161,7 +161,7 @@ class Doors:
         """
         attention, asked = given["attention"], given["explain"]
         self.check(attention, asked, call)
-        wanted = self.options(options or _PLAIN, attention)
+        wanted = self.options(options or _PLAIN, attention) if attention.options else options or _PLAIN
         most, found = self.core.settings.max_instances, list[Answered[T]]()
         encoder = _encoder(read)
         try:

@@ -15,7 +15,7 @@ from jinja2.tests import TESTS as _BUILT_IN_TESTS
 from jinja2.utils import Namespace
 
 from limelight_bundle.chat.failures import FailedTemplate, OwnRefusal
-from limelight_bundle.chat.meter import CELL, METER
+from limelight_bundle.chat.meter import CELL, METER, STEP
 
 _Function = Callable[..., Any]
 _ALL_TESTS: Mapping[str, Any] = _BUILT_IN_TESTS
@@ -66,7 +66,7 @@ FUNCTIONS: Mapping[str, _Function] = MappingProxyType(
 
 
 def _metered(function: _Function, *, deep: bool) -> _Function:
-    """Make a filter pay: for all in its arguments and its result, or for what it passes on."""
+    """Make a filter or method pay: for all in its arguments and its result, or for the entries that it passes on."""
     passed = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)
@@ -79,6 +79,17 @@ def _metered(function: _Function, *, deep: bool) -> _Function:
             result = list(result)
         meter.weigh(result) if deep else meter.look(result)
         return result
+
+    return run
+
+
+def _stepped(function: _Function) -> _Function:
+    """Make a filter or method that takes the same time for any value pay for a step."""
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        METER.get().spend(STEP)
+        return function(*args, **kwargs)
 
     return run
 
@@ -135,7 +146,8 @@ def _json(
     return "".join(parts)
 
 
-_PASSING = "count default d first items last length list reject rejectattr reverse select selectattr".split()
+_QUICK = "count default d first last length".split()
+_PASSING = "items list reject rejectattr reverse select selectattr".split()
 _OWN: Mapping[str, _Function] = {
     "tojson": _json,
     "join": _join,
@@ -147,6 +159,7 @@ _OWN: Mapping[str, _Function] = {
 _DEEP = "abs capitalize dictsort float int lower map sort string title unique upper".split()
 FILTERS: Mapping[str, _Function] = MappingProxyType(
     {
+        **{name: _stepped(_FILTERS[name]) for name in _QUICK},
         **{name: _metered(_FILTERS[name], deep=False) for name in _PASSING},
         **{name: _metered(_FILTERS[name], deep=True) for name in _DEEP},
         **{name: _metered(function, deep=True) for name, function in _OWN.items()},
@@ -196,7 +209,7 @@ METHODS: Mapping[type, Mapping[str, _Function]] = MappingProxyType(
     {
         str: {name: _metered(_of_text(name), deep=True) for name in _TEXT_METHODS},
         dict: {
-            "get": _metered(dict.get, deep=False),
+            "get": _stepped(dict.get),
             **{name: _metered(_as_list(name), deep=False) for name in ("items", "keys", "values")},
         },
         list: {name: _metered(_method(list, name), deep=True) for name in ("count", "index")},

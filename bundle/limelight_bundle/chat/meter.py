@@ -10,6 +10,8 @@ from limelight_bundle.chat.failures import FailedTemplate
 
 WORK = 2**24
 """Units that a run may use: a character read or written is one."""
+PASSES = 16
+"""Units more for each character of the conversation."""
 SECONDS = 3.0
 """Time that a run may take, where units do not tell: a busy machine."""
 CELL = 16
@@ -21,10 +23,13 @@ _DEEPEST = 32  # lists in lists
 
 
 class Meter:
-    """The budget of one run. Raises FailedTemplate, in each method, where it is used up."""
+    """The budget of one run. Raises FailedTemplate, in each method, where it is used up.
 
-    def __init__(self) -> None:
-        self._left = WORK
+    characters: of the conversation.
+    """
+
+    def __init__(self, characters: int) -> None:
+        self._left = WORK + PASSES * characters
         self._end = time.monotonic() + SECONDS
 
     def spend(self, units: int) -> None:

@@ -65,9 +65,9 @@ class Program:
             reason = str(error).partition("\n")[0][:200] or type(error).__name__
             raise RefusedTemplate(f"the chat template cannot be read: {reason}") from error
 
-    def run(self, variables: dict[str, Any]) -> str:
-        """Run it. Raises FailedTemplate."""
-        set_before = METER.set(Meter())
+    def run(self, variables: dict[str, Any], characters: int) -> str:
+        """Run it. characters: of the conversation. Raises FailedTemplate."""
+        set_before = METER.set(Meter(characters))
         written, size = [], 0
         try:
             for part in self._template.generate(variables):

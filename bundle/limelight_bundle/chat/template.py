@@ -42,8 +42,9 @@ class ChatTemplate:
         """
         program = self._compiled()
         variables = {**self.tokens, "messages": [dict(each) for each in messages], "tools": None, "documents": None}
+        characters = sum([len(value) for each in messages for value in each.values() if isinstance(value, str)])
         try:
-            return program.run({**variables, "add_generation_prompt": add_generation_prompt})
+            return program.run({**variables, "add_generation_prompt": add_generation_prompt}, characters)
         except FailedTemplate as error:
             raise InputError("messages", f"cannot be written by the model's chat template: {error}") from error
 

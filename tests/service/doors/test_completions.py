@@ -361,7 +361,7 @@ def test_tokens_are_asked_for_and_their_rights_count(repository: Path, tmp_path:
     with serving(repository, http_port=free_port(), tokens=str(tmp_path / "tokens.toml")) as running:
         for path, body in (("/v1/completions", ASKED), ("/v1/chat/completions", SAID)):
             wrong = call(running, path, body, headers={"authorization": "Bearer wrong"})
-            assert wrong.status == 401 and wrong.error["type"] == "authentication_error"
+            assert wrong.status == 401 and wrong.error["code"] == "invalid_api_key"
             allowed = {"authorization": f"Bearer {token}"}
             assert call(running, path, body, headers=allowed).status == 200
             for more in ({"stream": True}, {"attention": {}}, {"explain": {}}):

@@ -67,7 +67,9 @@ def choice(place: int, piece: Piece, wants_tokens: bool) -> dict[str, Any]:
 
 def delta(place: int, piece: Piece, wants_tokens: bool) -> dict[str, Any]:
     """Tell a piece of an answer; the last one of a stream has no text."""
-    return _of_piece(place, {"delta": {} if piece.finish else {"content": piece.text}}, piece, wants_tokens)
+    if piece.finish:
+        return _of_piece(place, {"delta": {}}, piece, False)
+    return _of_piece(place, {"delta": {"content": piece.text}}, piece, wants_tokens)
 
 
 def first(place: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from limelight.v1 import service_pb2 as pb
 from limelight_bundle.errors import InputError, Path
 from limelight_service.codecs.doors import chat
 from limelight_service.codecs.doors.asking import BESIDE, Answered, Doors, Gives, tokens_of, with_beside
-from limelight_service.codecs.doors.errors import error_body
+from limelight_service.codecs.doors.errors import SERVICE, error_body
 from limelight_service.codecs.doors.fields import (
     ANYTHING,
     FLAG,
@@ -28,7 +28,6 @@ from limelight_service.codecs.doors.fields import (
     unused,
     whole,
 )
-from limelight_service.codecs.doors.openai import SERVICE
 from limelight_service.codecs.doors.rows import Late, Rows, Value, takes_texts, text_rows
 from limelight_service.codecs.doors.transcripts import Echoes, Piece, Prompt, Transcript, columns
 from limelight_service.codecs.json.numbers import shown

@@ -4,6 +4,7 @@ from typing import Any
 
 from limelight_service.frontend.http.failures import Failure
 
+SERVICE = "openai"
 _TYPES = {429: "rate_limit_error"}
 _CODES = {"UNAUTHENTICATED": "invalid_api_key", "QUOTA": "rate_limit_exceeded"}
 

@@ -6,6 +6,7 @@ from functools import partial
 import orjson
 
 from limelight_service.codecs.doors.asking import BESIDE, Doors, usage
+from limelight_service.codecs.doors.errors import SERVICE
 from limelight_service.codecs.doors.errors import error_body as error_body
 from limelight_service.codecs.doors.fields import MODEL as MODEL
 from limelight_service.codecs.doors.fields import USER as USER
@@ -20,7 +21,6 @@ from limelight_service.frontend.calls import CheckedCall, Prediction
 from limelight_service.frontend.http.methods import HttpMethod, HttpRequest, HttpResponse, UnaryHttp
 from limelight_service.frontend.results import Embedding
 
-SERVICE = "openai"
 _EMBEDDINGS = Form(
     MODEL,
     Field("input", text_rows(), is_required=True),

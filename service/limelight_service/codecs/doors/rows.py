@@ -46,7 +46,8 @@ class Rows:
     def __init__(self, values: Sequence[Value], paths: Sequence[Path], size: int, seeds: Sequence[int] = ()) -> None:
         """Make them. paths: of each row. size: bytes of all of them, about. seeds: of each; empty for none."""
         self.values, self.paths, self.size, self.seeds = values, paths, size, seeds
-        self.has_tensors_only = set(map(type, values)) == {Ids}
+        kinds = set(map(type, values))
+        self.has_tensors_only, self._has_late = kinds == {Ids}, Late in kinds
         self.has_interventions = False
 
     @staticmethod
@@ -74,7 +75,7 @@ class Rows:
 
     def has_files(self, schema: ModelSchema) -> bool:
         """Tell whether some row takes a while to make; none is an image or a recording."""
-        return Late in set(map(type, self.values))
+        return self._has_late
 
     def read(self, place: int, schema: ModelSchema) -> Instance:
         """Give a row as the model's input. Raises: InputError where the model takes no such row."""

@@ -79,7 +79,7 @@ site: $(VENV)/dev.stamp  ## Builds the documentation as a site in build/site; a 
 
 performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md and its tables, in an hour; wants a quiet machine.
 	for each in serving attend_stream generation precision; do $(BIN)/python -m benchmarks.awake $$each --keep || exit 1; done
-	for each in overload frontends explaining; do $(BIN)/python -m benchmarks.$$each --keep || exit 1; done
+	for each in overload frontends explaining doors; do $(BIN)/python -m benchmarks.$$each --keep || exit 1; done
 	$(BIN)/python -m benchmarks.performance_page
 
 # Triton's python backend is built for NumPy 1. A server that cannot be installed here is left out, visibly, by the benchmarks.
@@ -91,6 +91,8 @@ peers:  ## Installs the servers that Limelight is measured beside, in virtual en
 	-build/peers-mlserver/bin/python -m pip install --quiet --disable-pip-version-check \
 	  'mlserver==1.7.1' 'onnxruntime==$(shell sed -n s/^onnxruntime==//p constraints.txt)'
 	-$(PIP) --target build/peers-fastapi fastapi uvicorn
+	$(PYTHON) -m venv build/peers-infinity
+	-build/peers-infinity/bin/python -m pip install --quiet --disable-pip-version-check 'infinity-emb[server,torch]==0.0.78'
 
 clean:  ## Removes what the targets made.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

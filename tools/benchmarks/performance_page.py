@@ -95,8 +95,10 @@ def annex(folder: Path = RESULTS) -> str:
         serving += ["", *_predict(medians, lengths)]
     blocks = {"serving": [*serving, "", *_attend(medians), "", *_open(medians), "", *_tiny(medians)]}
     for name, columns in SECTIONS.items():
-        record = read(folder / f"{name}.json.xz")
-        blocks[name] = [_origin(record), "", *_columns(record["rows"], columns)]
+        file = folder / f"{name}.json.xz"
+        record = read(file) if file.exists() else None
+        there = record and [_origin(record), "", *_columns(record["rows"], columns)]
+        blocks[name] = there or [f"Not recorded yet: `python -m benchmarks.{name} --keep`."]
     file = folder / "gpu.json.xz"
     blocks["gpu"] = _gpu(read(file)) if file.exists() else ["No speed is measured on a GPU yet."]
     return fill(ANNEX.read_text(encoding="utf-8"), blocks)
@@ -221,6 +223,13 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "Explain, ms": "{milliseconds:.0f}",
         "as many predictions in one call, ms": "{predicted:.0f}",
         "ratio": "{ratio:.2f}",
+    },
+    "doors": {
+        "server": "{server}",
+        "texts a second": "{rate:.0f}",
+        "Limelight / it": "{ratio:.2f}",
+        "CPU ms a text": "{cpu:.1f}",
+        "MiB": "{memory:.0f}",
     },
     "generation": {
         "model": "{model}",

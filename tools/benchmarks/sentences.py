@@ -39,11 +39,14 @@ def checkpoint(folder: Path, layers: int = 6) -> Path:
     )
     made.save(str(folder / "tokenizer.json"))
     names = {"model_max_length": 512, "tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]"}
-    kinds = ({"type": f"sentence_transformers.models.{each}", "path": path} for each, path in _MODULES)
+    kinds = (
+        {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{each}"}
+        for place, (each, path) in enumerate(_MODULES)
+    )
     files = {
         "tokenizer_config.json": {**names, "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"},
         "modules.json": list(kinds),
-        "1_Pooling/config.json": {"pooling_mode_mean_tokens": True},
+        "1_Pooling/config.json": {"word_embedding_dimension": 384, "pooling_mode_mean_tokens": True},
     }
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)

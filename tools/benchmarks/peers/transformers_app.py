@@ -2,7 +2,8 @@
 
     DIR=checkpoint ATTENTION=eager python -m uvicorn benchmarks.peers.transformers_app:app --workers 2 --port PORT
 
-FastAPI and uvicorn are installed by `make peers`, into build/peers-fastapi.
+THREADS are those of torch in each process; 1 where it is not set. FastAPI and uvicorn are installed by `make peers`,
+into build/peers-fastapi.
 """
 
 import os
@@ -11,7 +12,7 @@ import torch
 from fastapi import FastAPI  # type: ignore[import-not-found]
 from transformers import AutoModel, AutoTokenizer
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("THREADS", "1")))
 _FOLDER, _ATTENTION = os.environ["DIR"], os.environ["ATTENTION"]
 _TOKENIZER = AutoTokenizer.from_pretrained(_FOLDER)
 _MODEL = AutoModel.from_pretrained(_FOLDER, attn_implementation=_ATTENTION).eval()

@@ -256,7 +256,12 @@ def _numbers(answer: Any) -> list[float]:
         ("/embed_sparse", {"inputs": "a"}, "/embed_sparse is not there"),
         ("/predict", {"inputs": ["a", "b", "c"]}, "inputs is a list"),
         ("/predict", {"inputs": [["a"], ["a", "b"]]}, "inputs[1] does not fit: classifier takes one text"),
-        ("/predict", {"inputs": ["a", "b"], "raw_scores": True}, "gives its numbers as they are"),
+        ("/predict", {"inputs": ["a", "b"], "raw_scores": True}, "raw_scores does not go with reranker"),
+        (
+            "/predict",
+            {"inputs": ["a", "b"], "parameters": {"function_to_apply": "sigmoid"}},
+            'parameters["function_to_apply"] does not go with reranker',
+        ),
         ("/predict", {"inputs": "a", "parameters": {"top_k": 0}}, "parameters"),
         ("/predict", {"inputs": "a", "parameters": {"function_to_apply": "relu"}}, "none or sigmoid or softmax"),
         ("/rerank", {"query": "a", "texts": []}, "texts has 0 entries"),
@@ -303,6 +308,9 @@ def test_ten_thousand_texts_and_callers_that_leave(doors: Running) -> None:
         with connected(doors) as connection:
             connection.sendall(head + request[:cut])
         assert ask(doors, "/rerank", **RERANK)
+    similar = ask(doors, "/similarity", inputs={"source_sentence": "cat", "sentences": ["cat", "the"] * 200})
+    np.testing.assert_allclose(similar[::2], 1, atol=1e-6)
+    assert max(similar[1::2]) < 1 and len(similar) == 400
     answer = call(doors, "/rerank", request)
     assert answer.status == 200 and sorted(each["index"] for each in answer.json) == list(range(MOST))
     told = {name: int(answer.headers[f"x-{name}"]) for name in TOLD}

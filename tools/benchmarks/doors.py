@@ -115,6 +115,7 @@ def sides() -> dict[str, _Side]:
         found["FastAPI and transformers, a process a core"] = fastapi(folder, cores())
     if _INFINITY.exists():
         command = [str(_INFINITY), "v2", "--model-id", str(folder), "--served-model-name", NAME, "--device", "cpu"]
+        command += ["--host", "127.0.0.1", "--no-model-warmup"]
         environment = {"HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
         found["Infinity"] = _peer(command, "/embeddings", _embeddings, environment)
     for name, place in (("FastAPI", _FASTAPI), ("Infinity", _INFINITY)):

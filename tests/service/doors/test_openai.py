@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from limelight.v1 import attention_pb2, service_pb2
 from limelight_bundle.wire import to_array
+from tests.kit.processes import scrape
 from tests.kit.serving import Running, attend, text
 from tests.service.doors.calls import base, found_by
 from tests.service.doors.calls import vectors as predicted
@@ -182,8 +183,27 @@ def test_errors_have_openais_form_at_its_paths_before_anything_is_read(guarded: 
     assert call(guarded, "/v1/models/classifier", headers=as_("own")).status == 404
 
 
+def test_more_rows_than_a_call_may_have_are_one_request(doors: Running) -> None:
+    """To the metrics, whatever its parts. An explanation has to fit one call."""
+
+    def counts() -> tuple[float, float]:
+        found = scrape(doors.server.metrics_port)
+        handled = (
+            'grpc_server_handled_total{grpc_code="OK",grpc_method="Embeddings",grpc_service="openai",grpc_type="http"}'
+        )
+        return found[handled], found['limelight_batch_rows_sum{model="embedder"}']
+
+    embed(doors, "the cat")
+    before = counts()
+    assert len(embed(doors, ["the cat"] * 200)["data"]) == 200  # in parts of 64
+    after = counts()
+    assert (after[0] - before[0], after[1] - before[1]) == (1, 200)
+    status, error = refused(doors, {"model": "embedder", "input": ["the cat"] * 65, "explain": {}})
+    assert status in (400, 413) and error["param"] == "input"
+
+
 def test_more_rows_than_a_call_may_have_are_counted_at_first(guarded: Running, keys: dict[str, str]) -> None:
-    """Whoever has no rows left is refused before anything runs, and one request is one to the metrics."""
+    """Whoever has no rows left is refused before anything runs."""
     headers = {"authorization": f"Bearer {keys['slow']}"}
     many = {"model": "embedder", "input": ["the cat"] * 600}
     assert call(guarded, PATH, many, headers=headers).status == 200

@@ -90,16 +90,11 @@ def write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content))
 
 
-def stated_pooling(folder: Path) -> None:
-    """Write sentence-transformers' files of a model with the normalised mean of its tokens."""
-    write_json(
-        folder / "modules.json",
-        [
-            {"type": "sentence_transformers.models.Transformer", "path": ""},
-            {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
-            {"type": "sentence_transformers.models.Normalize", "path": "2_Normalize"},
-        ],
-    )
+def stated_pooling(folder: Path, *, normalised: bool = True) -> None:
+    """Write sentence-transformers' files of a model with the mean of its tokens, of length 1 or as it is."""
+    names = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
+    modules = [{"type": f"sentence_transformers.models.{name}", "path": path} for name, path in names.items()]
+    write_json(folder / "modules.json", modules if normalised else modules[:-1])
     write_json(folder / "1_Pooling" / "config.json", {"pooling_mode_mean_tokens": True})
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from limelight_export.importing.huggingface.importer import import_checkpoint
 from limelight_export.importing.huggingface.tasks.task import ImportOptions
@@ -63,4 +65,18 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def guarded(doors_repository: Path, keys: dict[str, str]) -> Iterator[Running]:
     """A server with the limits that servers have, which asks for tokens."""
     with serving(doors_repository, http_port=free_port(), tokens=keys["file"]) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def by_tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server of a model with a vector for each token, as ColBERT has it."""
+    folder, repository = tmp_path_factory.mktemp("colbert"), tmp_path_factory.mktemp("models")
+    ENCODERS["bert"].write(folder, "Model", num_hidden_layers=1)
+    weights = load_file(folder / "model.safetensors")
+    weights["linear.weight"] = torch.randn(8, 32, generator=torch.Generator().manual_seed(1))
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    change_config(folder, architectures=["HF_ColBERT"])
+    import_checkpoint(folder, repository)
+    with serving(repository, http_port=free_port()) as running:
         yield running

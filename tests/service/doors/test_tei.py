@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kit.serving import Running, text
+from limelight_bundle.wire import to_array
+from limelight_export.importing.huggingface.importer import import_checkpoint
+from tests.importing.huggingface.checkpoints import stated_pooling
+from tests.importing.huggingface.encoders import ENCODERS
+from tests.kit.serving import Running, free_port, serving, text
 from tests.service.doors.calls import base, found_by, results, scores, vectors
 from tests.service.http.calls import Answer, call, connected
 
@@ -112,6 +116,36 @@ def test_vectors_of_tokens_are_the_last_hidden_states(doors: Running) -> None:
             np.testing.assert_allclose(each, own, atol=1e-5)
     assert len(answer["attention"]) == len(TEXTS)
     assert "hidden states" in refused(call(doors, "/embed_all", {"inputs": "a", "explain": ERASE}))[1]
+
+
+def test_late_interaction_gives_its_own_vectors_of_tokens(by_tokens: Running) -> None:
+    name = call(by_tokens, "/v1/models").json["data"][0]["id"]
+    (found,) = results(by_tokens, name, text(TEXTS[0]))
+    (vectors,) = ask(by_tokens, "/embed_all", inputs=TEXTS[0])
+    np.testing.assert_array_equal(np.float32(vectors), to_array(found.token_vectors.vectors, "vectors"))
+    for path, body in (
+        ("/embed_all", {"inputs": "a", "explain": ERASE}),
+        (f"/v1/models/{name}:explain", {"instances": ["a"], **ERASE}),
+    ):
+        answer = call(by_tokens, path, body)
+        assert answer.status == 400 and b"nothing is explained" in answer.body
+
+
+def test_vectors_of_any_length_stay_so_where_that_is_asked_for(tmp_path: Path) -> None:
+    ENCODERS["bert"].write(tmp_path / "plain", "Model", num_hidden_layers=1)
+    stated_pooling(tmp_path / "plain", normalised=False)
+    import_checkpoint(tmp_path / "plain", tmp_path / "models")
+    with serving(tmp_path / "models", http_port=free_port()) as running:
+        (found,) = results(running, "plain", text(TEXTS[0]))
+        own = to_array(found.embedding.vector, "vector")
+        assert abs(np.linalg.norm(own) - 1) > 0.1
+        (plain,), (short,) = (
+            ask(running, "/embed", inputs=TEXTS[0], normalize=False, **each) for each in ({}, {"dimensions": 8})
+        )
+        np.testing.assert_array_equal(np.float32(plain), own)
+        np.testing.assert_array_equal(np.float32(short), own[:8])
+        (unit,) = ask(running, "/embed", inputs=TEXTS[0])
+        np.testing.assert_allclose(unit, own / np.linalg.norm(own), atol=1e-6)
 
 
 def test_tokens_are_those_of_tokenize_and_make_the_text_again(doors: Running) -> None:
@@ -256,7 +290,12 @@ def _numbers(answer: Any) -> list[float]:
         ("/embed_sparse", {"inputs": "a"}, "/embed_sparse is not there"),
         ("/predict", {"inputs": ["a", "b", "c"]}, "inputs is a list"),
         ("/predict", {"inputs": [["a"], ["a", "b"]]}, "inputs[1] does not fit: classifier takes one text"),
-        ("/predict", {"inputs": ["a", "b"], "raw_scores": True}, "gives its numbers as they are"),
+        ("/predict", {"inputs": ["a", "b"], "raw_scores": True}, "raw_scores does not go with reranker"),
+        (
+            "/predict",
+            {"inputs": ["a", "b"], "parameters": {"function_to_apply": "sigmoid"}},
+            'parameters["function_to_apply"] does not go with reranker',
+        ),
         ("/predict", {"inputs": "a", "parameters": {"top_k": 0}}, "parameters"),
         ("/predict", {"inputs": "a", "parameters": {"function_to_apply": "relu"}}, "none or sigmoid or softmax"),
         ("/rerank", {"query": "a", "texts": []}, "texts has 0 entries"),
@@ -303,6 +342,9 @@ def test_ten_thousand_texts_and_callers_that_leave(doors: Running) -> None:
         with connected(doors) as connection:
             connection.sendall(head + request[:cut])
         assert ask(doors, "/rerank", **RERANK)
+    similar = ask(doors, "/similarity", inputs={"source_sentence": "cat", "sentences": ["cat", "the"] * 200})
+    np.testing.assert_allclose(similar[::2], 1, atol=1e-6)
+    assert max(similar[1::2]) < 1 and len(similar) == 400
     answer = call(doors, "/rerank", request)
     assert answer.status == 200 and sorted(each["index"] for each in answer.json) == list(range(MOST))
     told = {name: int(answer.headers[f"x-{name}"]) for name in TOLD}

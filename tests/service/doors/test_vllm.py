@@ -1,21 +1,15 @@
 """vLLM's paths: scores of pairs, classes, and what a model gives for a text, held to Predict's answers."""
 
 import base64
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 import limelight
 from limelight.v1 import service_pb2
 from limelight_bundle.wire import to_array
-from limelight_export.importing.huggingface.importer import import_checkpoint
-from tests.importing.huggingface.checkpoints import change_config
-from tests.importing.huggingface.encoders import ENCODERS
-from tests.kit.serving import Running, free_port, serving, text
+from tests.kit.serving import Running, text
 from tests.service.doors.calls import pair, results
 from tests.service.http.calls import call
 
@@ -36,20 +30,6 @@ def ask(running: Running, path: str, model: str | None, **fields: Any) -> Any:
 def refused(running: Running, path: str, **fields: Any) -> tuple[int, Any]:
     answer = call(running, path, fields)
     return answer.status, answer.json["error"]
-
-
-@pytest.fixture(scope="module")
-def by_tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server of a model with a vector for each token, as ColBERT has it."""
-    folder, repository = tmp_path_factory.mktemp("colbert"), tmp_path_factory.mktemp("models")
-    ENCODERS["bert"].write(folder, "Model", num_hidden_layers=1)
-    weights = load_file(folder / "model.safetensors")
-    weights["linear.weight"] = torch.randn(8, 32, generator=torch.Generator().manual_seed(1))
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    change_config(folder, architectures=["HF_ColBERT"])
-    import_checkpoint(folder, repository)
-    with serving(repository, http_port=free_port()) as running:
-        yield running
 
 
 @pytest.mark.parametrize("path", ["/score", "/v1/score"])

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from limelight.v1 import model_pb2
-from limelight_bundle.errors import InputError
 from limelight_service.codecs.doors.rows import Gives, per_model, takes_pairs, takes_texts
 from limelight_service.codecs.json.numbers import written
 from limelight_service.frontend.calls import CheckedCall, Prediction
@@ -55,15 +54,13 @@ SCORES = Gives("scores a pair of texts", lambda schema: bool(pair_result(schema)
 
 @dataclass(frozen=True)
 class Scoring:
-    """Classes with scores of a function that the request names; None for the model's own. most: None for all."""
+    """Classes with scores, or numbers. function: from raw scores of classes; None for the model's own. most: None for
+    all.
+    """
 
     result: model_pb2.ResultDescription
     function: str | None
     most: int | None
-
-    def __post_init__(self) -> None:
-        if self.function is not None and self.result.HasField("regression"):
-            raise InputError("", "the model gives its numbers as they are; leave out raw_scores and function_to_apply")
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 MOST_TEXTS = 10_000  # that are ranked in a request, as Cohere has it
 _SCORE = 24  # bytes of a number in JSON, at most
-
-
+_MANY = 256  # vectors, above which they are compared on a thread
 RANKS = Gives(
     "scores a pair of texts, or gives one vector for a text", lambda schema: SCORES.of(schema) or EMBEDS.of(schema)
 )
@@ -92,13 +91,19 @@ async def compared(
     rows = Rows.of([(Text(text), path) for text, path in (one, *texts)], size)
     read = partial(_vector, name=vector_result(model.schema) or "")
     answers = await doors.answers(model, rows, given, read, call, CallOptions(outputs=(), truncate=truncate))
-    vectors = np.asarray([each.value for each in answers], np.float64)
+    compare = partial(_cosines, [each.value for each in answers])
+    cosines = await doors.core.on_thread(compare, call) if len(rows) > _MANY else compare()
+    return Scored(cosines, answers[1:], sum([each.tokens for each in answers]), rows.characters)
+
+
+def _cosines(found: Sequence[Array]) -> list[float]:
+    """Give the cosine of each vector with the first, without the first's own."""
+    vectors = np.asarray(found, np.float64)
     lengths = np.linalg.norm(vectors, axis=1)
     products = (vectors[1:] * vectors[0]).sum(axis=1)  # not by BLAS, whose sums depend on how many rows there are
     cosines = products / np.maximum(lengths[1:] * lengths[0], np.finfo(np.float64).tiny)
-    return Scored(
-        np.clip(cosines, -1, 1).tolist(), answers[1:], sum([each.tokens for each in answers]), rows.characters
-    )
+    clipped: list[float] = np.clip(cosines, -1, 1).tolist()
+    return clipped
 
 
 def _score(checked: CheckedCall, prediction: Prediction, *, name: str) -> tuple[float, int]:

@@ -40,7 +40,7 @@ from limelight_service.codecs.doors.tei_requests import (
     TOKENIZE,
     Either,
 )
-from limelight_service.codecs.doors.vectors import EMBEDS, tokens_result, vector_result, written_vector
+from limelight_service.codecs.doors.vectors import EMBEDS, cut_vector, tokens_result, vector_result, written_vector
 from limelight_service.codecs.json.numbers import shown, written
 from limelight_service.errors import WrongModelError
 from limelight_service.frontend.call import Call
@@ -56,17 +56,13 @@ Handle = Callable[[HttpRequest, Call], Awaitable[HttpResponse]]
 _UNIT = 1e-5  # what the length of a vector of length 1 may differ by, in float32
 _STAGES = {"x-tokenization-time": "preprocess", "x-queue-time": "queue", "x-inference-time": "compute"}
 _SPARSE = "/embed_sparse is not there: no model gives sparse vectors; /embed gives dense ones"
-
-
 _RERANK_EITHER = Either(RERANK, DOCUMENTS, choose=lambda value: DOCUMENTS if "documents" in value else RERANK)
-EMBEDS_TOKENS = Gives(
+_EMBEDS_TOKENS = Gives(
     "embeds texts and puts out vectors of their tokens",
-    lambda schema: (
-        takes_texts(schema) and (bool(tokens_result(schema)) or (EMBEDS.of(schema) and bool(schema.description.hidden)))
-    ),
+    lambda schema: bool(tokens_result(schema)) or (EMBEDS.of(schema) and bool(schema.hidden)),
 )
-READS_TEXTS = Gives("reads one text", takes_texts)
-HAS_TOKENS = Gives("reads texts", lambda schema: schema.preprocessor.has_texts)
+_READS_TEXTS = Gives("reads one text", takes_texts)
+_HAS_TOKENS = Gives("reads texts", lambda schema: schema.preprocessor.has_texts)
 _ANYTHING = Gives("is there", lambda schema: True)
 _ANSWERS = Gives("embeds or classifies", lambda schema: EMBEDS.of(schema) or CLASSIFIES.of(schema))
 
@@ -79,19 +75,19 @@ class Tei:
 
     def methods(self) -> Sequence[HttpMethod]:
         """List the methods with their paths."""
-        sparse = "Refuses: no model gives sparse vectors."
-        ranks = "Ranks texts; documents as Cohere, Jina and vLLM."
+        sparse = "Refuses sparse vectors, which no model gives"
+        ranks = "Ranks texts, or documents in the form of Cohere, Jina and vLLM"
         posts: list[tuple[str, str, str, Form, Handle]] = [
-            ("/embed", "TeiEmbed", "Embeds texts.", EMBED, self.embed),
-            ("/embed_all", "TeiEmbedAll", "Embeds every token of texts.", EMBED_ALL, self.embed_all),
+            ("/embed", "TeiEmbed", "Embeds texts", EMBED, self.embed),
+            ("/embed_all", "TeiEmbedAll", "Embeds every token of texts", EMBED_ALL, self.embed_all),
             ("/embed_sparse", "TeiEmbedSparse", sparse, EMBED_ALL, self.embed_sparse),
-            ("/predict", "TeiPredict", "Classifies texts or pairs of texts.", PREDICT, self.predict),
+            ("/predict", "TeiPredict", "Classifies texts or pairs of texts", PREDICT, self.predict),
             ("/rerank", "TeiRerank", ranks, _RERANK_EITHER, self.rerank),
-            ("/similarity", "TeiSimilarity", "Compares sentences with one.", SIMILARITY, self.similarity),
-            ("/tokenize", "TeiTokenize", "Cuts texts into tokens.", TOKENIZE, self.tokenize),
-            ("/decode", "TeiDecode", "Writes tokens as text.", DECODE, self.decode),
+            ("/similarity", "TeiSimilarity", "Compares sentences with one", SIMILARITY, self.similarity),
+            ("/tokenize", "TeiTokenize", "Cuts texts into tokens", TOKENIZE, self.tokenize),
+            ("/decode", "TeiDecode", "Writes tokens as text", DECODE, self.decode),
         ]
-        root = "Embeds, ranks, compares or classifies, by the fields and by the model."
+        root = "Embeds, ranks, compares or classifies, by the fields and by the model"
         found: list[HttpMethod] = []
         for prefix in ("", _OF_MODEL):
             found += [
@@ -100,7 +96,7 @@ class Tei:
                     for path, name, words, form, handle in posts
                 ),
                 _method("POST", prefix or "/", "TeiRoot", root, ROOT, self.root),
-                _method("GET", f"{prefix}/info", "TeiInfo", "Describes a model.", None, self.info),
+                _method("GET", f"{prefix}/info", "TeiInfo", "Describes a model", None, self.info),
             ]
         return found
 
@@ -143,7 +139,7 @@ class Tei:
     async def embed_all(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Give a vector for every token: of late interaction, or of the last layer."""
         began, given = time.monotonic(), await self._read(EMBED_ALL, request, call)
-        model = self._doors.model(given["model"], EMBEDS_TOKENS, call)
+        model = self._doors.model(given["model"], _EMBEDS_TOKENS, call)
         hidden = None if tokens_result(model.schema) else HiddenOptions(layers=(-1,))
         if hidden is not None and given["explain"] is not None:
             raise InputError("explain", "does not go with hidden states; /embed explains the vector of a text")
@@ -167,6 +163,9 @@ class Tei:
         result = class_result(model.schema)
         assert result is not None
         function = "none" if given["raw_scores"] else pipeline["function_to_apply"]
+        if function is not None and result.HasField("regression"):
+            field = ("raw_scores",) if given["raw_scores"] else ("parameters", "function_to_apply")
+            raise InputError(field, f"does not go with {model.schema.name}, which gives its numbers as they are")
         scoring = Scoring(result, function, pipeline["top_k"])
         options = CallOptions(outputs=scoring.outputs, truncate=given["truncate"])
         rows = Rows.of(found, len(request.body))
@@ -213,7 +212,7 @@ class Tei:
     async def tokenize(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Cut every text into tokens."""
         began, given = time.monotonic(), await self._read(TOKENIZE, request, call)
-        model = self._doors.model(given["model"], READS_TEXTS, call)
+        model = self._doors.model(given["model"], _READS_TEXTS, call)
         rows = Rows.of(
             [(Text(each), ("inputs", place)) for place, each in enumerate(given["inputs"])], len(request.body)
         )
@@ -225,7 +224,7 @@ class Tei:
     async def decode(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Write every list of tokens as text."""
         given = await self._read(DECODE, request, call)
-        preprocessor = self._doors.model(given["model"], HAS_TOKENS, call).schema.preprocessor
+        preprocessor = self._doors.model(given["model"], _HAS_TOKENS, call).schema.preprocessor
         write = partial(preprocessor.text_of, skip_special_tokens=given["skip_special_tokens"])
         data = await self._doors.core.on_thread(lambda: written([write(each) for each in given["ids"]]), call)
         return HttpResponse([data])
@@ -250,7 +249,7 @@ class Tei:
 def _method(verb: str, path: str, name: str, words: str, form: Form | None, handle: Handle) -> HttpMethod:
     right = {"TeiTokenize": "Tokenize", "TeiDecode": "Tokenize", "TeiInfo": "GetModel"}.get(name, "Predict")
     schema = None if form is None else form.schema
-    summary = f"{words} As Text Embeddings Inference does."
+    summary = f"{words}, in the form of Text Embeddings Inference."
     return UnaryHttp(verb, path, SERVICE, name, error_body, right=right, summary=summary, request=schema, handle=handle)
 
 
@@ -263,13 +262,12 @@ def _embedded(
     """
     result = prediction.results[name]
     assert isinstance(result, Embedding)
-    vector = result.vector
-    if dimensions is not None and dimensions > len(vector):
-        raise InputError("dimensions", f"is {dimensions}; the model gives {len(vector)}")
-    if not normalize and _is_unit(vector):
-        raise InputError("normalize", "is false; the model itself gives vectors of length 1")
-    cut = vector[:dimensions]
-    if normalize and not _is_unit(cut):
+    vector, cut = result.vector, cut_vector(result.vector, dimensions)
+    if not normalize:
+        if _is_unit(vector):
+            raise InputError("normalize", "is false; the model itself gives vectors of length 1")
+        cut = vector[:dimensions]
+    elif not _is_unit(cut):
         cut = cut / (np.linalg.norm(cut) or 1.0)
     data = written_vector(cut, as_text=False)
     return data, len(data)

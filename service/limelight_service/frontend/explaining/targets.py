@@ -84,7 +84,9 @@ def target_of(model: Model, asked: AskedTarget) -> Target:
     kind = described.WhichOneof("kind")
     if kind == "classes":
         kind = "tagging" if described.classes.label_set else kind
-    return _KINDS[kind or ""](model, described, asked)
+    if kind is None or kind not in _KINDS:
+        raise WrongModelError(f"{model.schema.name} gives {described.name}, of which nothing is explained")
+    return _KINDS[kind](model, described, asked)
 
 
 def _log_softmax(scores: Array) -> Array:

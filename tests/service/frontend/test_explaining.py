@@ -16,7 +16,7 @@ from tests.importing.huggingface.encoders import ENCODERS
 from tests.kit import bundles, small
 from tests.kit.exports import export_model
 from tests.kit.serving import Refusal, Running, attend, free_port, predict, serving, text, tokenize
-from tests.service.doors import DOORS, ask
+from tests.service.every_door import DOORS, ask
 
 TEXT = "The cats sat, on a mat."
 WORDS = "the cat sat on a mat"

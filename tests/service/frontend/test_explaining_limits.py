@@ -18,7 +18,7 @@ from limelight_service.security.tokens import entry, new_token
 from tests.kit import bundles
 from tests.kit.processes import scrape
 from tests.kit.serving import Running, eventually, free_port, predict, serving, text
-from tests.service.doors import DOORS, ask
+from tests.service.every_door import DOORS, ask
 from tests.service.open_inference.calls import unary
 
 SHORT = "the cat"

@@ -15,7 +15,7 @@ from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight_bundle.wire import to_array, to_tensor
 from tests.kit import bundles
 from tests.kit.serving import Refusal, Running, attend, generate, predict, text
-from tests.service.doors import DOORS, METHODS, as_message, ask, same
+from tests.service.every_door import DOORS, METHODS, as_message, ask, same
 from tests.service.http.calls import call, connected, events, texts, told
 
 WORDS = st.lists(st.sampled_from([*bundles.WORDS, "unheard"]), min_size=1, max_size=5).map(" ".join)

@@ -14,7 +14,7 @@ from limelight_bundle.wire import to_array, value_to_wire
 from limelight_service.open_inference import open_inference_pb2 as pb
 from tests.kit import bundles
 from tests.kit.serving import Running, attend, predict, text
-from tests.service.doors import DOORS, infer_by
+from tests.service.every_door import DOORS, infer_by
 from tests.service.open_inference.calls import infer, infer_request, outputs, strings, texts, unary
 
 SENTENCE = st.lists(st.sampled_from(bundles.WORDS[4:]), min_size=1, max_size=8).map(" ".join)

@@ -8,7 +8,7 @@ import pytest
 
 from limelight_service.open_inference import open_inference_pb2 as pb
 from tests.kit.serving import Refusal, Running
-from tests.service.doors import DOORS, infer_by
+from tests.service.every_door import DOORS, infer_by
 from tests.service.open_inference.calls import infer, infer_request, streamed, strings, texts
 
 NAMED = "encoder.0.self"

@@ -16,7 +16,7 @@ from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight_bundle.wire import instance_to_wire, to_tensor
 from tests.kit import bundles
 from tests.kit.serving import Refusal, Running, attend, generate, predict, refusal, text, tokenize
-from tests.service.doors import DOORS, ask
+from tests.service.every_door import DOORS, ask
 
 Value = values_pb2.Value
 INVALID, RANGE, EXHAUSTED = "INVALID_ARGUMENT", "OUT_OF_RANGE", "RESOURCE_EXHAUSTED"

@@ -9,7 +9,7 @@ from limelight.v1 import service_pb2, values_pb2
 from limelight_bundle.wire import to_tensor
 from tests.kit import bundles
 from tests.kit.serving import Running, generate, predict, text
-from tests.service.doors import DOORS, ask
+from tests.service.every_door import DOORS, ask
 
 SOURCE, TARGET = "the cat sat", [5, 6]
 IDS = bundles.ids_of(SOURCE)

@@ -9,7 +9,7 @@ from limelight.v1 import attention_pb2, values_pb2
 from limelight_bundle.wire import to_tensor
 from tests.kit import bundles
 from tests.kit.serving import Running, attend, serving, text, tokenize
-from tests.service.doors import DOORS, ask
+from tests.service.every_door import DOORS, ask
 
 TOKENS, SENTENCES = attention_pb2.LABEL_KIND_TOKENS, attention_pb2.LABEL_KIND_SENTENCES
 

@@ -58,6 +58,8 @@ TEMPLATES = {
 OTHERS = {path.stem: path.read_text() for path in sorted((Path(__file__).parent / "chat_templates").glob("*.jinja"))}
 CONTENT = st.text(st.sampled_from("ab \n.é"), min_size=1, max_size=8).filter(str.strip)
 
+SAID = CONTENT | st.sampled_from(["<think>\nhm\n</think>\n\nyes", "<tool>4</tool>", "<b>\t& 😀"])
+
 
 @pytest.mark.parametrize("name", FORMATS)
 @given(contents=st.lists(CONTENT, min_size=1, max_size=5).filter(lambda each: len(each) % 2 == 1), system=CONTENT)
@@ -72,7 +74,7 @@ def test_a_conversation_is_written_as_the_template_does(name: str, contents: lis
 
 
 @pytest.mark.parametrize("name", [*TEMPLATES, *OTHERS])
-@given(contents=st.lists(CONTENT, min_size=1, max_size=5), system=CONTENT, prompt=st.booleans())
+@given(contents=st.lists(SAID, min_size=1, max_size=5), system=CONTENT, prompt=st.booleans())
 def test_a_template_is_run_as_transformers_runs_it(name: str, contents: list[str], system: str, prompt: bool) -> None:
     source = {**TEMPLATES, **OTHERS}[name]
     tokens = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -84,7 +86,7 @@ def test_a_template_is_run_as_transformers_runs_it(name: str, contents: list[str
 
 def test_what_a_template_itself_refuses_is_said() -> None:
     turns = [{"role": "user", "content": "a"}] * 2
-    with pytest.raises(errors.InputError, match=r"by the model's chat template: Roles must alternate: user$"):
+    with pytest.raises(errors.InputError, match=r"chat template: turns alternate, but there is a second of user$"):
         ChatTemplate(OTHERS["mistral"]).render(turns)
 
 

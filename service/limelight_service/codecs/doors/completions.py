@@ -228,6 +228,7 @@ class Completions:
 
     async def chat(self, request: HttpRequest, call: Call) -> HttpResponse | HttpEvents:
         """Answer a conversation."""
+        call.operation = "chat"
         doors = self._doors
         given = await doors.read(_CHAT_FORM, request, call)
         model = doors.model(given["model"], _CHATS, call)

@@ -272,9 +272,9 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"logprobs": 21}, "logprobs", "it takes 0 to 20"),
     ({"stop": [""]}, "stop[0]", "a text of 1 to"),
     ({"stop": ["a"] * 17}, "stop", "has 17 entries"),
-    ({"suffix": "x"}, "suffix", "which is not there"),
-    ({"logit_bias": {"5": 1}}, "logit_bias", "which is not there"),
-    ({"presence_penalty": 0.5}, "presence_penalty", "which is not there; it may be 0"),
+    ({"suffix": "x"}, "suffix", "which is not done here"),
+    ({"logit_bias": {"5": 1}}, "logit_bias", "which is not done here"),
+    ({"presence_penalty": 0.5}, "presence_penalty", "which is not done here; leave it out, or send 0"),
     ({"stream_options": {"include_usage": True}}, "stream_options", "with stream alone"),
     ({"stream": True, "explain": {}}, "explain", "does not go with stream"),
     ({"echo": True, "model": "echo"}, "echo", "does not write on behind its prompt"),
@@ -292,9 +292,9 @@ WRONG_CHATS: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": [{"role": "user", "content": "a </s> b"}]}, "messages[0].content", "holds '</s>', a special token"),
     ({"messages": [{"role": "user", "content": "hang"}]}, "messages", "it takes too many steps"),
     ({"messages": [{"role": "user", "content": "the " * 200}]}, "messages", "tokens"),
-    ({"tools": [{"type": "function"}]}, "tools", "which is not there"),
-    ({"functions": [{}]}, "functions", "which is not there"),
-    ({"chat_template": "{{ 1 }}"}, "chat_template", "which is not there"),
+    ({"tools": [{"type": "function"}]}, "tools", "which is not done here; leave it out, or send []"),
+    ({"functions": [{}]}, "functions", "which is not done here"),
+    ({"chat_template": "{{ 1 }}"}, "chat_template", "which is not done here"),
     ({"response_format": {"type": "json_object"}}, "response_format.type", "it takes text"),
     ({"top_logprobs": 2}, "top_logprobs", "with logprobs true alone"),
     ({"model": "hostile"}, "", "takes no conversations: the chat template uses the name '__globals__'"),
@@ -386,7 +386,7 @@ def test_openai_gets_texts_chats_streams_and_errors(running: Running, client_pyt
     assert found["text"] == complete(running, max_tokens=5)["choices"][0]["text"] and found["cut"] == 0
     assert "decoder.0.self" in found["maps"]
     (tools, model) = found["refused"]
-    assert tools[:3] == ["BadRequestError", "tools", "invalid_input"] and "which is not there" in tools[3]
+    assert tools[:3] == ["BadRequestError", "tools", "invalid_input"] and "which is not done here" in tools[3]
     assert model[0] == "NotFoundError"
 
 

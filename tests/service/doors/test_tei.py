@@ -79,7 +79,7 @@ def test_hugging_faces_own_client_gets_everything(
     assert errors["key"][0] == 401 and errors["model"][0] == errors["not its own"][0] == 404
     for name, said in (
         ("long", "inputs has more than 128 tokens; shorten it or set truncate"),
-        ("prompt", 'prompt_name is "query", which is not there'),
+        ("prompt", 'prompt_name is "query", which is not done here'),
         ("left", 'truncation_direction is "left"'),
     ):
         assert errors[name][0] == 400 and said in errors[name][1]

@@ -43,7 +43,7 @@ def test_pairs_have_the_scores_of_a_model_of_pairs(doors: Running, path: str, on
     for given in ({one: QUERY, other: TEXTS}, {one: [QUERY], other: TEXTS}, {one: [QUERY] * 3, other: TEXTS}):
         found = ask(doors, path, "reranker", **given)
         np.testing.assert_allclose([each["score"] for each in found["data"]], expected, atol=1e-6)
-    (alone,) = ask(doors, path, "reranker", **{one: QUERY, other: TEXTS[0]})["data"]
+    (alone,) = ask(doors, path, None, **{one: QUERY, other: TEXTS[0]})["data"]  # before a model that gives vectors
     assert alone["score"] == results(doors, "reranker", pair(QUERY, TEXTS[0]))[0].regression.numbers[0].value
 
 
@@ -137,16 +137,16 @@ def test_fields_that_change_nothing_are_taken(doors: Running) -> None:
         ("/score", {"text_1": "a", "text_2": ["a", "the " * 300]}, "text_2[1]", "more than 128 tokens; shorten it"),
         ("/score", {"text_1": "a", "text_2": ["a"] * 2049}, "text_2", "has 2049 entries"),
         ("/score", {"model": "classifier", "text_1": "a", "text_2": "a"}, None, "embedder, reranker"),
-        ("/score", {"text_1": "a", "text_2": "a", "model": None}, "model", "embedder, reranker"),
-        ("/classify", {"messages": [{"role": "user", "content": "a"}], "input": "a"}, "messages", "is not there"),
-        ("/classify", {"input": "a", "use_activation": False}, "use_activation", "it may be true"),
-        ("/classify", {"input": "a", "truncate_prompt_tokens": 5}, "truncate_prompt_tokens", "it may be -1"),
+        ("/score", {"text_1": "a", "text_2": ["a"] * 2049}, "text_2", "it takes 1 to 2048"),
+        ("/classify", {"messages": [{"role": "user", "content": "a"}], "input": "a"}, "messages", "is not done here"),
+        ("/classify", {"input": "a", "use_activation": False}, "use_activation", "or send true"),
+        ("/classify", {"input": "a", "truncate_prompt_tokens": 5}, "truncate_prompt_tokens", "or send -1"),
         ("/classify", {"input": ["a", "the " * 300]}, "input[1]", "more than 128 tokens; shorten it"),
         ("/classify", {"model": "embedder", "input": "a"}, None, "those that do: classifier"),
         ("/pooling", {"model": "classifier", "input": "a", "dimensions": 2}, "dimensions", "task embed"),
         ("/pooling", {"model": "embedder", "input": "a", "task": "token_classify"}, "task", "embed or token_embed"),
         ("/pooling", {"model": "embedder", "input": "a", "task": "classify"}, None, "gives classes of a text"),
-        ("/pooling", {"model": "embedder", "input": "a", "embed_dtype": "float16"}, "embed_dtype", "is not there"),
+        ("/pooling", {"model": "embedder", "input": "a", "embed_dtype": "float16"}, "embed_dtype", "is not done here"),
         ("/pooling", {"model": "embedder", "input": "a", "encoding_format": "bytes"}, "encoding_format", "base64"),
         ("/pooling", {"input": "a"}, "model", "classifier, embedder"),
     ],

@@ -95,6 +95,10 @@ class Doors:
             raise WrongModelError(f"{model.schema.name} is no model that {gives.what}{there}")
         return model
 
+    def preferred(self, named: str | None, best: Gives, gives: Gives, call: Call) -> Model:
+        """Find the model of a request; without a name, of those that give the best where there are any. As `model`."""
+        return self.model(named, best if named is None and self.fitting(best, call) else gives, call)
+
     def fitting(self, gives: Gives, call: Call) -> list[str]:
         """Name the models that give something, of those that the caller may know of."""
         found = self.core.list_models(call)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from limelight_bundle.errors import InputError, Path
 from limelight_service.codecs.json.numbers import shown
 from limelight_service.codecs.json.reading import parsed
@@ -132,8 +134,8 @@ def unused(*values: Any) -> Kind:
 
     def read(value: Any, path: Path) -> Any:
         if not any(type(value) is type(each) and value == each for each in values):
-            takes = f"; it may be {' or '.join(map(shown, values))}" if values else ""
-            raise InputError(path, f"is {shown(value)}, which is not there{takes}")
+            neutral = f", or send {' or '.join(orjson.dumps(each).decode() for each in values)}" if values else ""
+            raise InputError(path, f"is {shown(value)}, which is not done here; leave it out{neutral}")
         return value
 
     return Kind(read, {"enum": [*values, None]})

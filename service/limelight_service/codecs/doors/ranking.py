@@ -64,8 +64,7 @@ async def ranked(
 
     Raises: LimelightError of every kind.
     """
-    is_choice = given["model"] is None and doors.fitting(SCORES, call)
-    model = doors.model(given["model"], SCORES if is_choice else RANKS, call)
+    model = doors.preferred(given["model"], SCORES, RANKS, call)
     name = pair_result(model.schema)
     if not name:
         return await compared(doors, given, one, texts, size, call, truncate=truncate)

@@ -15,7 +15,7 @@ import orjson
 from limelight_bundle.errors import InputError
 from limelight_bundle.values import Array, Pair, Text
 from limelight_service.codecs.doors.asking import BESIDE, Answered, Doors, Gives, usage
-from limelight_service.codecs.doors.classes import class_result, pair_result
+from limelight_service.codecs.doors.classes import SCORES, class_result, pair_result
 from limelight_service.codecs.doors.errors import error_body
 from limelight_service.codecs.doors.fields import (
     OPTIONAL_MODEL,
@@ -162,7 +162,7 @@ class VLLM:
         doors = self._doors
         given = await doors.read(_SCORE, request, call)
         one, other = _sides(given)
-        model = doors.model(given["model"], _SCORES, call)
+        model = doors.preferred(given["model"], SCORES, _SCORES, call)
         name, size = pair_result(model.schema), len(request.body)
         firsts = repeat(given[one][0], len(given[other])) if len(given[one]) == 1 else given[one]
         values: list[tuple[Value, tuple[str, int]]]

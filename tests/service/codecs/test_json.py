@@ -131,6 +131,16 @@ def test_what_is_written_is_read_back(message: Message) -> None:
     assert without_nan(found) == expected
 
 
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8"])
+def test_one_number_that_is_not_finite_is_no_base64(number: float, dtype: str) -> None:
+    tensor = to_tensor(np.array(number, dtype))
+    value = orjson.loads(written(described_json(tensor, JsonWriter())))
+    assert without_nan(read_message(values_pb2.Tensor, value)) == without_nan(tensor)
+    with_bytes = read_message(values_pb2.Tensor, {**value, "data": base64.b64encode(tensor.data).decode()})
+    assert with_bytes == tensor
+
+
 def without_nan(message: Message) -> bytes:
     """A message's bytes with every NaN of its tensors the same: JSON has but one."""
     value = json_format.MessageToDict(message)

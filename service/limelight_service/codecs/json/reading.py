@@ -113,7 +113,8 @@ def tensor(value: Any, path: Path) -> Array:
     kind = 0
     if "data_type" in given or isinstance(data, list | int | float | dict):
         kind = _enum(field_of(_TENSOR, "data_type"), given.get("data_type"), (*path, "data_type"))
-    if data is None or isinstance(data, str):
+    is_word = isinstance(data, str) and data in _WORDS and not stated  # of a single number, which is no base64 of one
+    if data is None or (isinstance(data, str) and not is_word):
         return array_of_bytes(kind, stated or (), decoded(data or "", (*path, "data")), path)
     dtype = DTYPES.get(kind)
     if dtype is None:

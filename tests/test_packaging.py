@@ -31,7 +31,7 @@ def test_packages_for_node_have_the_same_exact_version_everywhere() -> None:
 
 
 def test_tritons_client_has_the_same_exact_version_everywhere() -> None:
-    names = (".ci/run", "docs/open-inference-protocol.md", "tests/service/conftest.py")
+    names = ("tests/kit/clients.txt", "docs/open-inference-protocol.md")
     found = {name: set(re.findall(r"tritonclient\[grpc[a-z,]*\]==(\d+\.\d+\.\d+)", text(name))) for name in names}
     assert all(len(each) == 1 for each in found.values()) and len(set.union(*found.values())) == 1, found
 

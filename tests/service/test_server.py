@@ -289,7 +289,7 @@ def test_each_request_is_one_line_with_its_id_and_without_its_content(repository
 @pytest.mark.parametrize(
     ("flags", "status", "says"),
     [
-        ((), 2, "Give --repository DIR, or --model NAME=FOLDER"),
+        ((), 2, "Give --repository DIR, --model NAME=FOLDER, or --checkpoint DIR"),
         (("--model", "tiny=/nowhere/at/all"), 1, "the folder /nowhere/at/all of the model tiny cannot be read"),
         (("--model", "tiny"), 2, "model is 'tiny'; give NAME=FOLDER"),
         (("--model", "tiny=/a", "--model", "tiny=/b"), 2, "which names tiny twice"),

@@ -28,7 +28,7 @@ from limelight_service.security.tokens import entry, new_token
 from tests.kit import bundles
 from tests.kit.processes import scrape
 from tests.kit.serving import Running, attend, eventually, free_port, predict, serving, text
-from tests.service.doors import DOORS, ask, infer_by, same
+from tests.service.by_protocol import DOORS, ask, infer_by, same
 from tests.service.http.calls import call
 from tests.service.open_inference.calls import infer_request
 

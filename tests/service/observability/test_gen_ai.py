@@ -13,7 +13,7 @@ from limelight.v1 import service_pb2, values_pb2
 from tests.kit import bundles
 from tests.kit.processes import scrape, scrape_page
 from tests.kit.serving import Refusal, Running, attend, eventually, free_port, generate, predict, serving, text
-from tests.service.doors import DOORS, ask, infer_by
+from tests.service.by_protocol import DOORS, ask, infer_by
 from tests.service.open_inference.calls import infer_request, streamed
 
 DURATION = "gen_ai_server_request_duration_seconds"

@@ -261,7 +261,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"prompt": ["a", ""]}, "prompt[1]", "is empty"),
     ({"prompt": [1, 99999]}, "prompt", "99999"),
     ({"prompt": "the " * 200}, "prompt", "tokens"),
-    ({"prompt": {"text": "a"}}, "prompt", "it takes a list"),
+    ({"prompt": {"text": "a"}}, "prompt", "it takes a text, token ids"),
     ({"max_tokens": 0}, "max_tokens", "with echo alone"),
     ({"max_tokens": -1}, "max_tokens", "it takes 0 to"),
     ({"temperature": 3}, "temperature", "it takes 0 to 2"),

@@ -130,7 +130,7 @@ def test_attention_and_explanations_ride_along_and_change_nothing_else(doors: Ru
         ({"model": "embedder@9"}, None, "has no version 9"),
         ({"model": "embedder@x"}, "model", "whole number"),
         ({"model": "reranker"}, None, "those that do: embedder"),
-        ({"input": 7}, "input", "is 7; it takes a list"),
+        ({"input": 7}, "input", "is 7; it takes a text, token ids"),
         ({"input": {}}, "input", "an object"),
         ({"input": ["a", None]}, "input[1]", "null"),
         ({"input": ["a", ""]}, "input[1]", "is empty"),

@@ -135,9 +135,11 @@ def text_rows(most: int = MOST_ROWS) -> Kind:
     def read(value: Any, path: Path) -> list[tuple[Value, Path]]:
         if isinstance(value, str):
             return [(Text(value), path)]
-        check_list(value, path, most if isinstance(value, list) and not _are_ids(value) else 2**31)
+        if not isinstance(value, list):
+            raise InputError(path, f"is {shown(value)}; it takes a text, token ids, or a list of some of either")
         if _are_ids(value):
             return [(Ids(value), path)]
+        check_list(value, path, most)
         return [(_row(each, (*path, place)), (*path, place)) for place, each in enumerate(value)]
 
     ids = {"type": "array", "items": {"type": "integer"}, "minItems": 1}

@@ -18,6 +18,7 @@ from tests.kit.serving import free_port, serving
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "build" / "ray" / "bin" / "python"  # made by .ci/run
 TEXT = {"text": "7 March 2021"}
+_ROUNDS = 10
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,15 @@ def test_errors_keep_their_codes_and_fields(on_ray: OnRay) -> None:
 
 def test_both_replicas_answer(on_ray: OnRay) -> None:
     assert len(on_ray.replicas) == 2
-    before = [cpu_ticks(each) for each in on_ray.replicas]
     with limelight.Client(on_ray.target) as client, ThreadPoolExecutor(8) as callers:
-        texts = list(callers.map(lambda _: client.predict("dates", TEXT).text, range(120)))
-    assert texts == ["2021-03-07"] * 120
-    spent = [cpu_ticks(each) - ticks for each, ticks in zip(on_ray.replicas, before, strict=True)]
-    assert min(spent) > max(spent) / 5, spent
+        for _ in range(_ROUNDS):  # a busy machine may give one replica the calls of a whole round
+            before = [cpu_ticks(each) for each in on_ray.replicas]
+            texts = list(callers.map(lambda _: client.predict("dates", TEXT).text, range(120)))
+            assert texts == ["2021-03-07"] * 120
+            spent = [cpu_ticks(each) - ticks for each, ticks in zip(on_ray.replicas, before, strict=True)]
+            if min(spent) > max(spent) / 5:
+                return
+    pytest.fail(f"one replica has answered nearly alone: {spent}")
 
 
 def test_replicas_are_wanted_by_saturation_and_calls_at_most_twice_as_many() -> None:

@@ -146,6 +146,7 @@ def test_the_last_frontend_that_is_killed_is_replaced_at_once_however_often(serv
         return sum("frontend" in line and "takes its place at once" in line for line in list(server.logged))
 
     for _ in range(3):
+        assert eventually(lambda: server.ready() == (1, 2), 60)  # one that starts later would make another the last
         before = at_once()
         for each in frontends(server.process.pid):
             os.kill(each, signal.SIGKILL)

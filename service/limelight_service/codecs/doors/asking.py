@@ -12,10 +12,8 @@ from limelight.v1 import attention_pb2
 from limelight_bundle.errors import InputError, TooLargeError
 from limelight_bundle.rows import Labels
 from limelight_service.codecs.answers import LabelEncoder, check_size
-from limelight_service.codecs.doors.beside import BESIDE as BESIDE
 from limelight_service.codecs.doors.fields import Form
-from limelight_service.codecs.doors.rows import Gives as Gives
-from limelight_service.codecs.doors.rows import Rows
+from limelight_service.codecs.doors.rows import Gives, Rows
 from limelight_service.codecs.explanations import explanation_message
 from limelight_service.codecs.json.writing import LARGEST, JsonWriter, label_set, written
 from limelight_service.codecs.messages import MOST_OPTIONS, Attention

@@ -8,7 +8,8 @@ import numpy as np
 import orjson
 
 from limelight_bundle.values import Array, Text
-from limelight_service.codecs.doors.asking import BESIDE, Doors
+from limelight_service.codecs.doors.asking import Doors
+from limelight_service.codecs.doors.beside import BESIDE
 from limelight_service.codecs.doors.documents import DOCUMENTS, reranked, results
 from limelight_service.codecs.doors.fields import OPTIONAL_MODEL, Field, Form, listed, one_of, text, unused, whole
 from limelight_service.codecs.doors.ranking import MOST_TEXTS

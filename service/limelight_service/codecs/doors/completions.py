@@ -11,7 +11,8 @@ from typing import Any
 from limelight.v1 import service_pb2 as pb
 from limelight_bundle.errors import InputError, Path
 from limelight_service.codecs.doors import chat
-from limelight_service.codecs.doors.asking import BESIDE, Answered, Doors, Gives, tokens_of, with_beside
+from limelight_service.codecs.doors.asking import Answered, Doors, tokens_of, with_beside
+from limelight_service.codecs.doors.beside import BESIDE
 from limelight_service.codecs.doors.errors import SERVICE, error_body
 from limelight_service.codecs.doors.fields import (
     ANYTHING,
@@ -28,7 +29,7 @@ from limelight_service.codecs.doors.fields import (
     unused,
     whole,
 )
-from limelight_service.codecs.doors.rows import Late, Rows, Value, takes_texts, text_rows
+from limelight_service.codecs.doors.rows import Gives, Late, Rows, Value, takes_texts, text_rows
 from limelight_service.codecs.doors.transcripts import Echoes, Piece, Prompt, Transcript, columns
 from limelight_service.codecs.json.numbers import shown
 from limelight_service.codecs.json.writing import JsonWriter, written

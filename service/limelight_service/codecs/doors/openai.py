@@ -5,17 +5,19 @@ from functools import partial
 
 import orjson
 
-from limelight_service.codecs.doors.asking import BESIDE, Doors, usage
-from limelight_service.codecs.doors.errors import SERVICE
-from limelight_service.codecs.doors.errors import error_body as error_body
-from limelight_service.codecs.doors.fields import MODEL as MODEL
-from limelight_service.codecs.doors.fields import USER as USER
-from limelight_service.codecs.doors.fields import Field, Form, whole
+from limelight_service.codecs.doors.asking import Doors, usage
+from limelight_service.codecs.doors.beside import BESIDE
+from limelight_service.codecs.doors.errors import SERVICE, error_body
+from limelight_service.codecs.doors.fields import MODEL, USER, Field, Form, whole
 from limelight_service.codecs.doors.rows import Rows, text_rows
-from limelight_service.codecs.doors.vectors import EMBEDS as EMBEDS
-from limelight_service.codecs.doors.vectors import ENCODING, MOST_DIMENSIONS, written_vector
-from limelight_service.codecs.doors.vectors import cut_vector as cut_vector
-from limelight_service.codecs.doors.vectors import vector_result as vector_result
+from limelight_service.codecs.doors.vectors import (
+    EMBEDS,
+    ENCODING,
+    MOST_DIMENSIONS,
+    cut_vector,
+    vector_result,
+    written_vector,
+)
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CheckedCall, Prediction
 from limelight_service.frontend.http.methods import HttpMethod, HttpRequest, HttpResponse, UnaryHttp

@@ -14,7 +14,8 @@ import orjson
 
 from limelight_bundle.errors import InputError
 from limelight_bundle.values import Array, Pair, Text
-from limelight_service.codecs.doors.asking import BESIDE, Answered, Doors, Gives, usage
+from limelight_service.codecs.doors.asking import Answered, Doors, usage
+from limelight_service.codecs.doors.beside import BESIDE
 from limelight_service.codecs.doors.classes import SCORES, class_result, pair_result
 from limelight_service.codecs.doors.errors import error_body
 from limelight_service.codecs.doors.fields import (
@@ -28,7 +29,7 @@ from limelight_service.codecs.doors.fields import (
     unused,
     whole,
 )
-from limelight_service.codecs.doors.rows import MOST_ROWS, Rows, Value, per_model, takes_texts, text_rows
+from limelight_service.codecs.doors.rows import MOST_ROWS, Gives, Rows, Value, per_model, takes_texts, text_rows
 from limelight_service.codecs.doors.vectors import (
     ENCODING,
     MOST_DIMENSIONS,

@@ -48,11 +48,18 @@ class Answered(Generic[T]):
     explanation: bytes | None = None
 
 
-class _Parts(list[Answered[T]]):
-    """Answers whose length is that of their bytes."""
+@dataclass(frozen=True)
+class _Parts(Generic[T]):
+    """Answers to the rows of a call, which is as long as their bytes."""
+
+    answers: Sequence[Answered[T]]
 
     def __len__(self) -> int:
-        return sum([each.size for each in self])
+        return _size(self.answers)
+
+
+def _size(answers: Sequence[Answered[Any]]) -> int:
+    return sum([each.size for each in answers])
 
 
 class Doors:
@@ -132,7 +139,7 @@ class Doors:
             if asked is not None:
                 return await self._explained(request, asked, read, call)
             if len(rows) <= most:
-                return list(await self.core.answer(request, encoder, call))
+                return (await self.core.answer(request, encoder, call)).answers
             return await self._in_parts(request, rows, most, encoder, call)
         except InputError as error:
             raise _told(error, rows, given) from error
@@ -152,7 +159,7 @@ class Doors:
             call.durations = {}
             answered = await self.core.answer(part, encoder, call)
             call.durations = {name: before.get(name, 0) + each for name, each in call.durations.items()}
-            found += answered
+            found += answered.answers
             size += len(answered)
             if size > limit:
                 needed = f"need an answer of {size} bytes or more; at most {limit} are allowed"
@@ -199,7 +206,7 @@ class Doors:
             found.checked, lambda: [one(each) for each in found.explanations], call
         )
         check_size(sum([len(each.explanation or b"") for each in made]), found.checked)
-        self.core.hold_answer(2 * len(_Parts(made)), call)
+        self.core.hold_answer(2 * _size(made), call)
         return made
 
 

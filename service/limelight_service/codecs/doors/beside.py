@@ -2,20 +2,23 @@
 
 from typing import Any
 
+import orjson
+
 from limelight.v1 import attention_pb2
 from limelight.v1 import service_pb2 as pb
 from limelight_bundle.errors import InputError, Path
 from limelight_service.codecs.doors.fields import Field, Kind
 from limelight_service.codecs.explanations import asked_of
 from limelight_service.codecs.json.reading import members, read_message
-from limelight_service.codecs.messages import NO_ATTENTION, Attention, attention_of
+from limelight_service.codecs.messages import NO_ATTENTION, SMALL_OPTIONS, Attention, attention_of
 from limelight_service.frontend.explaining.asked import Asked
 
 _EXPLAIN = ("target", "units", "ways", "selections")
 
 
 def _read_attention(value: Any, path: Path) -> Attention:
-    return attention_of(read_message(attention_pb2.AttentionOptions, value, path), is_large=True)
+    is_large = len(orjson.dumps(value)) > SMALL_OPTIONS
+    return attention_of(read_message(attention_pb2.AttentionOptions, value, path), is_large=is_large)
 
 
 def _read_explain(value: Any, path: Path) -> Asked:

@@ -13,6 +13,7 @@ from limelight_service.frontend.calls import CheckedCall, Prediction
 from limelight_service.frontend.results import Classes, Numbers, probabilities
 from limelight_service.frontend.schema import ModelSchema
 
+NUMBER = 24  # bytes of a number in JSON, at most
 # From scores to probabilities, by the names that Hugging Face's pipelines have for them.
 FUNCTIONS = {
     "none": model_pb2.ACTIVATION_UNSPECIFIED,
@@ -44,6 +45,15 @@ def pair_result(schema: ModelSchema) -> str:
     """Name the result that is one number for a pair of texts; empty where there is none."""
     found = class_result(schema) if takes_pairs(schema) else None
     return found.name if found is not None and len(label_names(found)) == 1 else ""
+
+
+def pair_score(checked: CheckedCall, prediction: Prediction, *, name: str) -> tuple[float, int]:
+    """Give the number of a pair, as Predict does, and its bytes in JSON at most. name: of `pair_result`."""
+    result = prediction.results[name]
+    if isinstance(result, Classes):
+        return result.probabilities[0], NUMBER
+    assert isinstance(result, Numbers)
+    return result.numbers[0].value, NUMBER
 
 
 CLASSIFIES = Gives("classifies a text or a pair", lambda schema: class_result(schema) is not None)

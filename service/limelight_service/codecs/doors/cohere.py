@@ -12,6 +12,7 @@ from limelight_service.codecs.doors.asking import Doors
 from limelight_service.codecs.doors.beside import BESIDE
 from limelight_service.codecs.doors.documents import DOCUMENTS, reranked, results
 from limelight_service.codecs.doors.fields import OPTIONAL_MODEL, Field, Form, listed, one_of, text, unused, whole
+from limelight_service.codecs.doors.methods import predicting
 from limelight_service.codecs.doors.ranking import MOST_TEXTS
 from limelight_service.codecs.doors.rows import Rows
 from limelight_service.codecs.doors.vectors import EMBEDS, MOST_DIMENSIONS, cut_vector, vector_result, written_vector
@@ -19,7 +20,7 @@ from limelight_service.codecs.json.numbers import written
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CheckedCall, Prediction
 from limelight_service.frontend.http.failures import Failure
-from limelight_service.frontend.http.methods import HttpMethod, HttpRequest, HttpResponse, UnaryHttp
+from limelight_service.frontend.http.methods import HttpMethod, HttpRequest, HttpResponse
 from limelight_service.frontend.options import CallOptions
 from limelight_service.frontend.results import Embedding
 
@@ -51,11 +52,12 @@ class Cohere:
     def methods(self) -> Sequence[HttpMethod]:
         """List the methods with their paths."""
         rank, embed = "Ranks documents for a query, as Cohere's API does.", "Embeds texts, as Cohere's API does."
+        method = partial(predicting, SERVICE, error_body)
         return [
-            _method("/v2/rerank", "CohereRerank", rank, DOCUMENTS, partial(self._rerank, version="2")),
-            _method("/v1/rerank", "CohereRerankV1", rank, DOCUMENTS, partial(self._rerank, version="1")),
-            _method("/v2/embed", "CohereEmbed", embed, _EMBED, partial(self._embed, version="2")),
-            _method("/v1/embed", "CohereEmbedV1", embed, _EMBED, partial(self._embed, version="1")),
+            method("/v2/rerank", "CohereRerank", rank, DOCUMENTS, partial(self._rerank, version="2")),
+            method("/v1/rerank", "CohereRerankV1", rank, DOCUMENTS, partial(self._rerank, version="1")),
+            method("/v2/embed", "CohereEmbed", embed, _EMBED, partial(self._embed, version="2")),
+            method("/v1/embed", "CohereEmbedV1", embed, _EMBED, partial(self._embed, version="1")),
         ]
 
     async def _rerank(self, request: HttpRequest, call: Call, *, version: str) -> HttpResponse:
@@ -88,12 +90,6 @@ class Cohere:
             "response_type": "embeddings_floats" if is_plain else "embeddings_by_type",
         }
         return await doors.response(answer, answers, call)
-
-
-def _method(path: str, name: str, summary: str, form: Form, handle: Any) -> HttpMethod:
-    return UnaryHttp(
-        "POST", path, SERVICE, name, error_body, right="Predict", summary=summary, request=form.schema, handle=handle
-    )
 
 
 def _embedding(

@@ -29,6 +29,7 @@ from limelight_service.codecs.doors.fields import (
     unused,
     whole,
 )
+from limelight_service.codecs.doors.methods import predicting
 from limelight_service.codecs.doors.rows import Gives, Late, Rows, Value, takes_texts, text_rows
 from limelight_service.codecs.doors.transcripts import Echoes, Piece, Prompt, Transcript, columns
 from limelight_service.codecs.json.numbers import shown
@@ -37,7 +38,7 @@ from limelight_service.codecs.messages import LONGEST_STOP, MOST_LOGPROBS, MOST_
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CallRequest, CheckedCall, Prediction, PreparedInstance
 from limelight_service.frontend.http.failures import Failure
-from limelight_service.frontend.http.methods import HttpEvents, HttpMethod, HttpRequest, HttpResponse, UnaryHttp
+from limelight_service.frontend.http.methods import HttpEvents, HttpMethod, HttpRequest, HttpResponse
 from limelight_service.frontend.models import Model
 from limelight_service.frontend.options import CallOptions
 from limelight_service.ipc.boundary import FinishReason, GenerationBegun, TokenResult
@@ -198,11 +199,12 @@ class Completions:
 
     def methods(self) -> Sequence[HttpMethod]:
         """List the methods with their paths."""
+        method = partial(predicting, SERVICE, error_body)  # of a token that may Predict, and Generate where it streams
         summary = "Continues texts, as OpenAI's API does."
         of_chats = "Answers conversations, as OpenAI's API does."
         return [
-            _generating("/v1/completions", "Completions", summary, _FORM, self.completions),
-            _generating("/v1/chat/completions", "ChatCompletions", of_chats, _CHAT_FORM, self.chat),
+            method("/v1/completions", "Completions", summary, _FORM, self.completions, _failed_event),
+            method("/v1/chat/completions", "ChatCompletions", of_chats, _CHAT_FORM, self.chat, _failed_event),
         ]
 
     async def completions(self, request: HttpRequest, call: Call) -> HttpResponse | HttpEvents:
@@ -395,22 +397,6 @@ async def _merged(streams: Sequence[AsyncGenerator[Any, None]]) -> AsyncGenerato
 @dataclass(frozen=True)
 class _Ended:
     error: Exception | None
-
-
-def _generating(path: str, name: str, summary: str, form: Form, handle: Callable[..., Any]) -> UnaryHttp:
-    """Make the method of an API that writes texts, which counts as Predict, and as Generate where it streams."""
-    return UnaryHttp(
-        "POST",
-        path,
-        SERVICE,
-        name,
-        error_body,
-        right="Predict",
-        summary=summary,
-        request=form.schema,
-        handle=handle,
-        failed_event=_failed_event,
-    )
 
 
 def _failed_event(failure: Failure) -> bytes:

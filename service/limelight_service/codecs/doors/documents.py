@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from limelight_bundle.errors import InputError, Path
 from limelight_service.codecs.doors.beside import BESIDE
 from limelight_service.codecs.doors.fields import FLAG, OPTIONAL_MODEL, Field, Form, Kind, listed, text, unused, whole
-from limelight_service.codecs.doors.ranking import MOST_TEXTS, Scored, ranked
+from limelight_service.codecs.doors.ranking import MOST_TEXTS, Ranking, Scored
 from limelight_service.codecs.json.numbers import shown
 from limelight_service.frontend.call import Call
 
@@ -49,7 +49,7 @@ async def reranked(doors: "Doors", given: Mapping[str, Any], size: int, call: Ca
         (each if isinstance(each, str) else each["text"], ("documents", place))
         for place, each in enumerate(given["documents"])
     ]
-    return await ranked(doors, given, (given["query"], ("query",)), documents, size, call, truncate=True)
+    return await Ranking(given, (given["query"], ("query",)), documents, size, truncate=True).scored(doors, call)
 
 
 def results(given: Mapping[str, Any], scored: Scored, *, with_documents: bool = False) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import orjson
 
 from limelight_bundle.errors import InputError, Path
 from limelight_service.codecs.json.numbers import shown
-from limelight_service.codecs.json.reading import parsed
+from limelight_service.codecs.json.reading import flag_of, parsed, text_of
 
 _LONGEST = 64  # characters of a name that is repeated to its caller
 _LONGEST_NAME = 256  # characters of a model's
@@ -74,22 +74,15 @@ def text(*, longest: int = 0) -> Kind:
     """A text. longest: characters; 0 for no limit."""
 
     def read(value: Any, path: Path) -> str:
-        if not isinstance(value, str):
-            raise InputError(path, f"is {shown(value)}; it takes a text")
-        if longest and len(value) > longest:
-            raise InputError(path, f"has {len(value)} characters; at most {longest} are allowed")
-        return value
+        found = text_of(value, path)
+        if longest and len(found) > longest:
+            raise InputError(path, f"has {len(found)} characters; at most {longest} are allowed")
+        return found
 
     return Kind(read, {"type": "string"})
 
 
-def _flag(value: Any, path: Path) -> bool:
-    if not isinstance(value, bool):
-        raise InputError(path, f"is {shown(value)}; it takes true or false")
-    return value
-
-
-FLAG = Kind(_flag, {"type": "boolean"})
+FLAG = Kind(flag_of, {"type": "boolean"})
 
 
 def whole(least: int, most: int) -> Kind:

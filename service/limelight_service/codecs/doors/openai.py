@@ -9,6 +9,7 @@ from limelight_service.codecs.doors.asking import Doors, usage
 from limelight_service.codecs.doors.beside import BESIDE
 from limelight_service.codecs.doors.errors import SERVICE, error_body
 from limelight_service.codecs.doors.fields import MODEL, USER, Field, Form, whole
+from limelight_service.codecs.doors.methods import predicting
 from limelight_service.codecs.doors.rows import Rows, text_rows
 from limelight_service.codecs.doors.vectors import (
     EMBEDS,
@@ -20,7 +21,7 @@ from limelight_service.codecs.doors.vectors import (
 )
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CheckedCall, Prediction
-from limelight_service.frontend.http.methods import HttpMethod, HttpRequest, HttpResponse, UnaryHttp
+from limelight_service.frontend.http.methods import HttpMethod, HttpRequest, HttpResponse
 from limelight_service.frontend.results import Embedding
 
 _EMBEDDINGS = Form(
@@ -41,19 +42,8 @@ class OpenAI:
 
     def methods(self) -> Sequence[HttpMethod]:
         """List the methods with their paths."""
-        return [
-            UnaryHttp(
-                "POST",
-                "/v1/embeddings",
-                SERVICE,
-                "Embeddings",
-                error_body,
-                right="Predict",
-                summary="Embeds texts, as OpenAI's API does.",
-                request=_EMBEDDINGS.schema,
-                handle=self.embeddings,
-            ),
-        ]
+        summary = "Embeds texts, as OpenAI's API does."
+        return [predicting(SERVICE, error_body, "/v1/embeddings", "Embeddings", summary, _EMBEDDINGS, self.embeddings)]
 
     async def embeddings(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Embed every text."""

@@ -26,7 +26,7 @@ from limelight_service.codecs.doors.classes import (
 )
 from limelight_service.codecs.doors.documents import DOCUMENTS, reranked, results
 from limelight_service.codecs.doors.fields import OPTIONAL_MODEL, Form
-from limelight_service.codecs.doors.ranking import MOST_TEXTS, Scored, compared, ranked
+from limelight_service.codecs.doors.ranking import MOST_TEXTS, Ranking, Scored
 from limelight_service.codecs.doors.rows import Gives, Rows, takes_texts
 from limelight_service.codecs.doors.tei_models import described, tokens
 from limelight_service.codecs.doors.tei_requests import (
@@ -188,7 +188,7 @@ class Tei:
             return await self._scored(found, scored, began, call)
         texts = [(each, ("texts", place)) for place, each in enumerate(given["texts"])]
         query, size = (given["query"], ("query",)), len(request.body)
-        scored = await ranked(self._doors, given, query, texts, size, call, truncate=given["truncate"])
+        scored = await Ranking(given, query, texts, size, given["truncate"]).scored(self._doors, call)
         ranks = [
             {
                 "index": place,
@@ -206,7 +206,7 @@ class Tei:
         sentences = [(each, ("inputs", "sentences", place)) for place, each in enumerate(inputs["sentences"])]
         one, size = (inputs["source_sentence"], ("inputs", "source_sentence")), len(request.body)
         given |= given["parameters"]
-        scored = await compared(self._doors, given, one, sentences, size, call, truncate=given["truncate"])
+        scored = await Ranking(given, one, sentences, size, given["truncate"]).compared(self._doors, call)
         return await self._scored(scored.scores, scored, began, call)
 
     async def tokenize(self, request: HttpRequest, call: Call) -> HttpResponse:

@@ -16,7 +16,7 @@ from limelight_bundle.errors import InputError
 from limelight_bundle.values import Array, Pair, Text
 from limelight_service.codecs.doors.asking import Answered, Doors, usage
 from limelight_service.codecs.doors.beside import BESIDE
-from limelight_service.codecs.doors.classes import SCORES, class_result, pair_result
+from limelight_service.codecs.doors.classes import NUMBER, SCORES, class_result, pair_result, pair_score
 from limelight_service.codecs.doors.errors import error_body
 from limelight_service.codecs.doors.fields import (
     OPTIONAL_MODEL,
@@ -29,6 +29,7 @@ from limelight_service.codecs.doors.fields import (
     unused,
     whole,
 )
+from limelight_service.codecs.doors.methods import predicting
 from limelight_service.codecs.doors.rows import MOST_ROWS, Gives, Rows, Value, per_model, takes_texts, text_rows
 from limelight_service.codecs.doors.vectors import (
     ENCODING,
@@ -40,14 +41,13 @@ from limelight_service.codecs.doors.vectors import (
 )
 from limelight_service.frontend.call import Call
 from limelight_service.frontend.calls import CheckedCall, Prediction
-from limelight_service.frontend.http.methods import HttpMethod, HttpRequest, HttpResponse, UnaryHttp
+from limelight_service.frontend.http.methods import HttpMethod, HttpRequest, HttpResponse
 from limelight_service.frontend.options import CallOptions
-from limelight_service.frontend.results import Classes, Embedding, Numbers, TokenVectors
+from limelight_service.frontend.results import Classes, Embedding, TokenVectors
 from limelight_service.frontend.schema import ModelSchema
 
 SERVICE = "vllm"
 _LONGEST_NAME = 256
-_NUMBER = 24  # bytes of a number in JSON, at most
 _TINY = 1e-12  # of the length of a vector
 _COMMON = (
     OPTIONAL_MODEL,
@@ -148,11 +148,12 @@ class VLLM:
     def methods(self) -> Sequence[HttpMethod]:
         """List the methods with their paths."""
         score = "Scores pairs of texts, as vLLM does."
+        method = partial(predicting, SERVICE, error_body)
         return [
-            _method("/score", "Score", score, _SCORE, self.score),
-            _method("/v1/score", "ScoreV1", score, _SCORE, self.score),
-            _method("/classify", "Classify", "Classifies texts, as vLLM does.", _CLASSIFY, self.classify),
-            _method("/pooling", "Pooling", "Gives vectors or classes of texts, as vLLM does.", _POOLING, self.pooling),
+            method("/score", "Score", score, _SCORE, self.score),
+            method("/v1/score", "ScoreV1", score, _SCORE, self.score),
+            method("/classify", "Classify", "Classifies texts, as vLLM does.", _CLASSIFY, self.classify),
+            method("/pooling", "Pooling", "Gives vectors or classes of texts, as vLLM does.", _POOLING, self.pooling),
         ]
 
     async def score(self, request: HttpRequest, call: Call) -> HttpResponse:
@@ -170,7 +171,7 @@ class VLLM:
         if name:
             pairs = enumerate(zip(firsts, given[other], strict=True))
             values = [(Pair(first, second), (other, place)) for place, (first, second) in pairs]
-            answers = await self._answers(model, values, size, given, partial(_score, name=name), call)
+            answers = await self._answers(model, values, size, given, partial(pair_score, name=name), call)
             scores = [each.value for each in answers]
         else:
             values = [(Text(each), (side, place)) for side in (one, other) for place, each in enumerate(given[side])]
@@ -226,12 +227,6 @@ class VLLM:
         return await self._doors.response(answer, answers, call)
 
 
-def _method(path: str, name: str, summary: str, form: Form, handle: Callable[[HttpRequest, Call], Any]) -> HttpMethod:
-    return UnaryHttp(
-        "POST", path, SERVICE, name, error_body, right="Predict", summary=summary, request=form.schema, handle=handle
-    )
-
-
 def _sides(given: Mapping[str, Any]) -> tuple[str, str]:
     """Name the fields of both sides. Raises: InputError for other than two, and for sides that do not fit."""
     there = {name for both in _SIDES for name in both if given[name] is not None}
@@ -243,12 +238,6 @@ def _sides(given: Mapping[str, Any]) -> tuple[str, str]:
     if ones not in (1, others):
         raise InputError(found[0], f"has {ones} texts; send one, or {others} as in {found[1]}")
     return found
-
-
-def _score(checked: CheckedCall, prediction: Prediction, *, name: str) -> tuple[float, int]:
-    result = prediction.results[name]
-    assert isinstance(result, Numbers | Classes)
-    return result.numbers[0].value if isinstance(result, Numbers) else result.probabilities[0], _NUMBER
 
 
 def _vectors(checked: CheckedCall, prediction: Prediction, *, name: str) -> tuple[Array, int]:
@@ -274,7 +263,7 @@ def _classes(checked: CheckedCall, prediction: Prediction, *, name: str) -> tupl
     probabilities = _in_order(result)
     label = result.names[0] or f"LABEL_{result.indices[0]}"
     found = {"label": label, "probs": probabilities, "num_classes": len(probabilities)}
-    return found, _NUMBER * len(probabilities) + len(label)
+    return found, NUMBER * len(probabilities) + len(label)
 
 
 def _pooled(

@@ -13,7 +13,7 @@ from limelight_bundle.errors import InputError, Path
 from limelight_bundle.values import Array
 from limelight_service.codecs.answers import check_size
 from limelight_service.codecs.json.numbers import array_of, flattened, json_of, shown
-from limelight_service.codecs.json.reading import parsed
+from limelight_service.codecs.json.reading import flag_of, parsed, text_of
 from limelight_service.codecs.json.writing import Body, written
 from limelight_service.codecs.oip.contents import (
     MOST_AXES,
@@ -76,7 +76,7 @@ def read_infer_request(request: HttpRequest) -> tuple[InferRequest, Binary]:
     """
     text, behind = _parts(request)
     content = fields(parsed(text), (), ("id", "parameters", "inputs", "outputs"))
-    identity, options = _text(content.get("id", ""), ("id",)), _parameters(content, ())
+    identity, options = text_of(content.get("id", ""), ("id",)), _parameters(content, ())
     given = _list(content.get("inputs", []), ("inputs",), MOST_NAMES)
     reader = _Behind(behind)
     read = [_input(each, ("inputs", place), reader) for place, each in enumerate(given)]
@@ -88,7 +88,7 @@ def read_infer_request(request: HttpRequest) -> tuple[InferRequest, Binary]:
     for place, each in enumerate(_list(content.get("outputs", []), ("outputs",), MOST_NAMES)):
         path = ("outputs", place)
         output = fields(each, path, ("name", "parameters"))
-        name, own = _text(output.get("name", ""), (*path, "name")), _parameters(output, path)
+        name, own = text_of(output.get("name", ""), (*path, "name")), _parameters(output, path)
         outputs.append(AskedOutput(name, own.others))
         named[name] = own.flag("binary_data") if "binary_data" in own.of_contents else otherwise
     asked = InferRequest(
@@ -142,10 +142,7 @@ def named(value: Any, path: Path) -> dict[str, Any]:
 
 def flag(options: Mapping[str, Any], name: str, path: Path) -> bool:
     """Read true or false; false where it is not set. Raises: InputError."""
-    value = options.get(name, False)
-    if not isinstance(value, bool):
-        raise InputError(path, f"is {shown(value)}; it takes true or false")
-    return value
+    return flag_of(options.get(name, False), path)
 
 
 class _Behind:
@@ -176,10 +173,10 @@ def _parts(request: HttpRequest) -> tuple[bytes, memoryview]:
 
 def _input(value: Any, path: Path, behind: _Behind) -> InputTensor:
     given = fields(value, path, ("name", "shape", "datatype", "parameters", "data"))
-    name, datatype = _text(given.get("name", ""), (*path, "name")), given.get("datatype", "")
+    name, datatype = text_of(given.get("name", ""), (*path, "name")), given.get("datatype", "")
     sizes = _sizes(given.get("shape", []), (*path, "shape"))
     parameters = _parameters(given, path)
-    kind = input_type(_text(datatype, (*path, "datatype")), parameters.others, path)
+    kind = input_type(text_of(datatype, (*path, "datatype")), parameters.others, path)
     size = parameters.of_contents.get("binary_data_size")
     if size is None and "data" not in given:
         raise InputError((*path, "data"), "is missing, and so is the parameter binary_data_size")
@@ -240,12 +237,6 @@ def _list(value: Any, path: Path, most: int) -> list[Any]:
         raise InputError(path, f"is {shown(value)}; it takes a list")
     if len(value) > most:
         raise InputError(path, f"has {len(value)} entries; at most {most} are allowed")
-    return value
-
-
-def _text(value: Any, path: Path) -> str:
-    if not isinstance(value, str):
-        raise InputError(path, f"is {shown(value)}; it takes a text")
     return value
 
 

@@ -180,16 +180,27 @@ def scalar(field: FieldDescriptor, value: Any, path: Path) -> Any:
     if kind == FieldDescriptor.CPPTYPE_ENUM:
         return _enum(field, value, path)
     if kind == FieldDescriptor.CPPTYPE_BOOL:
-        if isinstance(value, bool):
-            return value
-        raise InputError(path, f"is {shown(value)}; it takes true or false")
+        return flag_of(value, path)
     if kind == FieldDescriptor.CPPTYPE_STRING:
-        if not isinstance(value, str):
-            raise InputError(path, f"is {shown(value)}; it takes a text")
-        return value if field.type == FieldDescriptor.TYPE_STRING else decoded(value, path)
+        text = text_of(value, path)
+        return text if field.type == FieldDescriptor.TYPE_STRING else decoded(text, path)
     if kind in _LIMITS:
         return _integer(value, *_LIMITS[kind], path)
     return _float(value, path, _FLOAT32 if kind == FieldDescriptor.CPPTYPE_FLOAT else math.inf)
+
+
+def text_of(value: Any, path: Path) -> str:
+    """Read a text. Raises: InputError."""
+    if not isinstance(value, str):
+        raise InputError(path, f"is {shown(value)}; it takes a text")
+    return value
+
+
+def flag_of(value: Any, path: Path) -> bool:
+    """Read true or false. Raises: InputError."""
+    if not isinstance(value, bool):
+        raise InputError(path, f"is {shown(value)}; it takes true or false")
+    return value
 
 
 def _enum(field: FieldDescriptor, value: Any, path: Path) -> int:

@@ -1,54 +1,66 @@
-"""The page docs/coverage.md: the surveys' tables, and what stands here."""
+"""The page docs/coverage.md: every name of the surveys, and what stands here."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 from benchmarks.records import ROOT
-from limelight_models.catalogue.registry import MECHANISMS
-from limelight_models.index import ZOO
-from pages.models import file_of, standing_for
-from pages.survey_tables import CELLS
+from limelight_models.index import module
+from pages.models import file_of
+from pages.survey_tables import ABSENT, CHECKPOINTS, HALF, IMPORT, MISSING, ONLY, WORKS, Mark, Name, tables
 from research.replication.tables import written
 
 PAGE = ROOT / "docs" / "coverage.md"
 HEAD = """# What the surveys name, and what is here
 
-Written by `make docs` from the registry and the list of models. Do not edit.
+Written by `make docs` from the registry, the list of models, and `tools/pages/surveys.txt`. Do not edit.
 
-Each table of the surveys that lists mechanisms, papers or tasks, cell by cell. A row that begins with A to I is a
-mechanism of [the taxonomy](taxonomy.md); J and later are [published models](models.md) with [their
-results](results.md); *checkpoints* are kinds of Hugging Face models that [the import](import.md) reads.
-**–** is a gap: nothing here stands for the cell. The table of seventeen papers is [on the page of
-models](models.md#the-surveys-table).
+Every mechanism, paper and task that the four surveys name, those of the text too. An id leads to its page of
+[the atlas](atlas/index.md), which has its file, its independent reference, and the command that runs it.
+
+- **works**: a mechanism or a model that is held against a reference, exported and served.
+- **import**: no model here, but [checkpoints of it](import.md) are served with their maps.
+- **half**: a part. Its mechanism works, but in other systems than the one named (*as in*), or a part of it is missing.
+- **missing**: nothing of it, whether a row waits for it or not.
 
 """
-CHECKPOINTS = "hf:"
+STATES = (WORKS, IMPORT, HALF, MISSING)
 
 
 def page() -> str:
     """The whole page."""
-    cells = [rows for of_table in CELLS.values() for _, rows in of_table]
-    parts = [HEAD, f"{sum(map(bool, cells))} of {len(cells)} cells have a row.\n"]
-    for table, of_table in CELLS.items():
-        parts += [f"\n## {table}\n", *written(("in the survey", "row", "here"), [shown(*each) for each in of_table])]
+    found = tables()
+    surveys: defaultdict[str, list[Name]] = defaultdict(list)
+    for title, names in found.items():
+        for survey in (title[: title.index(")") + 1], "**together**"):
+            surveys[survey] += names
+    surveys["**together**"] = surveys.pop("**together**")  # the last line
+    counts = [(survey, *counted(names)) for survey, names in surveys.items()]
+    parts = [HEAD, *written(("survey", *STATES, "names"), counts, words=1)]
+    for title, names in found.items():
+        parts += [f"\n## {title}\n", *written(("in the survey", "", "rows", "here"), map(shown, names))]
     return "".join(parts)
 
 
-def shown(name: str, rows: tuple[str, ...]) -> tuple[str, str, str]:
-    """A cell: its name, its rows, and what they are, with their files."""
-    if not rows:
-        return name, "**–**", ""
-    ids = [each.partition("/")[0] for each in rows if not each.startswith(CHECKPOINTS)]
-    return name, ", ".join(ids), "; ".join(described(each) for each in rows)
+def counted(names: Iterable[Name]) -> tuple[str, ...]:
+    """How many names are in each state, and in all."""
+    found = Counter(each.state for each in names)
+    return (*(str(found[each]) for each in STATES), str(found.total()))
 
 
-def described(row: str) -> str:
-    """Name of a row, with a link to its file."""
-    if row.startswith(CHECKPOINTS):
-        return f"[checkpoints of {row.removeprefix(CHECKPOINTS)}](import.md)"
-    row, _, word = row.partition("/")
-    if found := [each for each in MECHANISMS if each.row == row and word in each.name]:
-        return ", ".join(_link(each.name, each.module.__module__) for each in found)
-    name = standing_for(row)
-    return _link(f"`{name}`", f"limelight_models.zoo.{ZOO[name].module}")
+def shown(name: Name) -> tuple[str, ...]:
+    """A line: the name, its state, its rows, and what works of them, with their files."""
+    ids = dict.fromkeys(each.row for each in name.marks if each.kind != CHECKPOINTS)
+    here = "; ".join(filter(None, map(described, name.marks)))
+    return name.name, f"**{name.state}**", ", ".join(f"[{each}](atlas/{each}.md)" for each in ids), here
 
 
-def _link(text: str, module: str) -> str:
-    return f"[{text}](../{file_of(module)})"
+def described(mark: Mark) -> str:
+    """What is here of a row, with links to its files; empty for what is missing."""
+    if mark.kind == CHECKPOINTS:
+        return f"[checkpoints of {mark.row}](import.md)"
+    if mark.kind == ABSENT:
+        return ""
+    found = [(each.name, each.module.__module__) for each in mark.mechanisms]
+    found = found or [(f"`{name}`", module(name)) for name in mark.models[:1]]
+    links = ", ".join(f"[{text}](../{file_of(where)})" for text, where in found)
+    return f"as in {links or mark.row}" if mark.kind == ONLY else links

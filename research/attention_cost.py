@@ -35,12 +35,12 @@ SIZE = 32
 LIMIT = 2 * 2**30
 
 
-class Fused(nn.Module):
-    """Scaled dot products for somebody who does not ask for weights."""
+class Unseen(nn.Module):
+    """Attention for somebody who does not ask for weights."""
 
-    def __init__(self) -> None:
+    def __init__(self, attention: Attention) -> None:
         super().__init__()
-        self.attention = Attention(score=ScaledDot())
+        self.attention = attention
 
     def forward(self, *inputs: Any) -> Tensor:
         return self.attention.context_vectors(*inputs)
@@ -60,7 +60,8 @@ def mechanisms(texts: Texts) -> dict[str, nn.Module]:
     for name in ("hard, straight-through", "tanh"):
         made[f"alignment: {name}"] = attention(SCALED, name, texts)
     made["multi-head (4 × scaled)"] = MultiHead(attention=Attention(score=ScaledDot()), d_model=d, heads=4)
-    made["scaled, weights not asked for"] = Fused()
+    made["scaled, weights not asked for"] = Unseen(Attention(score=ScaledDot()))
+    made["random features, weights not asked for"] = Unseen(attention("random features", "kernel ratio", texts))
     made["additive, 64 queries at a time"] = Attention(score=Additive(d_q=d, d_k=d, d_w=d, chunk=64))
     return made
 

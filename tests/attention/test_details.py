@@ -107,6 +107,35 @@ def test_expected_monotonic_alignment_equals_the_recursion_and_the_mean_of_draws
     torch.testing.assert_close(drawn.mean(0), expected_alignment(scores, None, mask)[0], atol=0.015, rtol=0)
 
 
+def test_expected_monotonic_alignment_learns_as_the_recursion_does() -> None:
+    """Gradients of the running sum in logarithms are those of the recursion, key by key."""
+    scores, previous = torch.randn(2, 7).double().requires_grad_(), torch.rand(2, 7).double().requires_grad_()
+    stop, reached, steps = scores.sigmoid(), torch.zeros(2).double(), []
+    for j in range(7):
+        reached = reached + previous[:, j]
+        steps.append(stop[:, j] * reached)
+        reached = reached * (1 - stop[:, j])
+    direction = torch.randn(2, 7).double()
+    wanted = torch.autograd.grad((torch.stack(steps, -1) * direction).sum(), (scores, previous))
+    found = torch.autograd.grad((expected_alignment(scores, previous, None) * direction).sum(), (scores, previous))
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 9])
+def test_chunks_share_what_their_stops_have(width: int) -> None:
+    """Chiu and Raffel (2018), eq. 20 to 23, stop by stop, also where a chunk is wider than the text."""
+    query, key, scores = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 6, 4), torch.randn(2, 1, 3, 6)
+    mask = torch.rand(2, 1, 1, 6) > 0.3
+    context = Context(query=query, key=key, previous_weights=torch.rand(2, 1, 3, 6).softmax(-1) * mask)
+    align = MonotonicChunkwise(width=width, chunk=Dot(), noise_scale=0.0).train()
+    energy, stops = (query @ key.transpose(-2, -1)).masked_fill(~mask, -torch.inf), align.stops(scores, mask, context)
+    wanted = torch.zeros_like(scores)
+    for k in range(6):
+        part = slice(max(0, k - width + 1), k + 1)
+        wanted[..., part] += stops[..., [k]] * energy[..., part].softmax(-1).nan_to_num()
+    torch.testing.assert_close(align(scores, mask, context), wanted)
+
+
 def test_a_chunk_is_weighed_by_an_energy_of_its_own() -> None:
     """Attention stops at the third key by its scores; the two keys of the chunk share by the other energy alone."""
     scores = torch.tensor([[[[-1.0, -2.0, 3.0, 1.0]]]])

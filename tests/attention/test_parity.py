@@ -7,12 +7,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, scaled_dot_product_attention
+from torch.profiler import ProfilerActivity, profile
 from torch_geometric.nn import GATv2Conv
 from transformers import SpeechT5Config
 from transformers.models.speecht5.modeling_speecht5 import SpeechT5Attention, SpeechT5RelativePositionalEncoding
 
 from limelight_models.attention import Attention, Context, masks
-from limelight_models.attention.align import ConstrainedSparsemax, Entmax, Entmax15, Softmax, Sparsemax
+from limelight_models.attention.align import (
+    Align,
+    ConstrainedSparsemax,
+    Entmax,
+    Entmax15,
+    KernelRatio,
+    KernelWeights,
+    Softmax,
+    Sparsemax,
+)
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import (
     Additive,
@@ -21,10 +31,12 @@ from limelight_models.attention.score import (
     Dot,
     General,
     GeneralisedKernel,
+    RandomFeatures,
     RelationAware,
     ScaledDot,
     Score,
 )
+from research.attention_cost import peak
 
 SHAPES = [(3, 2, 4, 1), (2, 1, 3, 7), (1, 2, 2, 300)]
 
@@ -182,3 +194,31 @@ def test_relation_aware_equals_the_relative_positions_of_transformers() -> None:
     output, weights = ours(features, features)
     torch.testing.assert_close(weights.view(expected[1].shape), expected[1])
     torch.testing.assert_close(output, expected[0])
+
+
+@pytest.mark.parametrize(
+    "score",
+    [GeneralisedKernel(), RandomFeatures(d=6, features=8), RandomFeatures(d=6, features=8, positive=True)],
+    ids=["elu", "trigonometric", "positive"],
+)
+@pytest.mark.parametrize("align", [KernelRatio(), KernelWeights()], ids=lambda a: type(a).__name__)
+def test_a_kernel_by_its_features_equals_attention_with_weights(score: Score, align: Align) -> None:
+    query, key, value = torch.randn(2, 2, 4, 6), torch.randn(2, 2, 5, 6), torch.randn(2, 2, 5, 3)
+    keys, pairs = torch.rand(2, 1, 1, 5) > 0.4, torch.rand(2, 1, 4, 5) > 0.4
+    keys[0] = False
+    attention = Attention(score=score, align=align)
+    for mask in (None, keys, pairs):
+        expected = attention(query, key, value, mask)[0]
+        torch.testing.assert_close(attention.context_vectors(query, key, value, mask), expected)
+
+
+def test_a_kernel_by_its_features_holds_no_pair() -> None:
+    """Twice as many queries and keys take twice the memory, where their weights would take four times."""
+    attention = Attention(score=RandomFeatures(d=8, features=16), align=KernelRatio())
+    found = []
+    for length in (1024, 2048):
+        tensors = torch.randn(2, 1, 1, length, 8)
+        with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+            attention.context_vectors(*tensors)
+        found.append(peak(profiler))
+    assert found[1] < 2.1 * found[0]

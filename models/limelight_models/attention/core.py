@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from limelight_models.attention.align.kernel import KernelRatio, KernelWeights
 from limelight_models.attention.align.soft import Softmax
-from limelight_models.attention.alignment import Align, fill
+from limelight_models.attention.alignment import Align, fill, keep
 from limelight_models.attention.combine import Combine, WeightedSum
 from limelight_models.attention.compatibility import check_combination
 from limelight_models.attention.context import Context
@@ -120,8 +121,12 @@ class Attention(nn.Module):
         mask: Tensor | None = None,
         context: Context | None = None,
     ) -> Tensor:
-        """The context vectors alone: dot-type scores with softmax run fused and never hold the weights."""
+        """The context vectors alone. Dot-type scores with softmax run fused, and a kernel's by its features where the
+        mask is one row for all queries: neither holds the weights.
+        """
         value = key if value is None else value
+        if (summed := self._by_features(query, key, value, mask)) is not None:
+            return summed
         dot = None if is_marking() else self._as_dot(query, key)
         if dot is None:
             return self(query, key, value, mask, context)[0]
@@ -142,6 +147,24 @@ class Attention(nn.Module):
         if not is_marking_weights() or self.score.multidimensional:
             return weights, None
         return marked_weights(weights, mask)
+
+    def _by_features(self, query: Tensor | None, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor | None:
+        """φ(q) Σ_l φ(k_l) v_lᵀ, divided by φ(q) Σ_l φ(k_l) for a ratio: time and memory grow with queries plus keys
+        (Katharopoulos et al. 2020, eq. 4 to 6; Peng et al. 2021, eq. 5). None where this is not such a kernel.
+        """
+        kernel = type(self.align) in (KernelRatio, KernelWeights) and type(self.combine) is WeightedSum
+        if not kernel or query is None or (mask is not None and mask.shape[-2] != 1):
+            return None
+        check_call(self.score, query, key, value, mask)
+        dot = self.score.as_dot(query, key)
+        if dot is None:
+            return None
+        asked, features = dot[0] * dot[2], keep(dot[1], None if mask is None else mask.transpose(-2, -1))
+        summed = asked @ (features.transpose(-2, -1) @ value.to(features.dtype))
+        if type(self.align) is KernelRatio:
+            total = asked @ features.sum(-2, keepdim=True).transpose(-2, -1)
+            summed = summed / torch.where(total > 0, total, torch.ones_like(total))
+        return summed.to(value.dtype)
 
     def _as_dot(self, query: Tensor | None, key: Tensor) -> tuple[Tensor, Tensor, float] | None:
         """(query', key', scale) where this is softmax of scale · query' key'ᵀ, then a weighted sum: it can be fused."""

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from limelight_models.attention.alignment import Align, fill, in_single, keep, softmax
+from limelight_models.attention.alignment import Align, in_single, keep, softmax
 from limelight_models.attention.context import Context
 from limelight_models.attention.errors import CombinationError
 from limelight_models.attention.scoring import Score
@@ -14,17 +14,17 @@ def expected_alignment(scores: Tensor, previous: Tensor | None, mask: Tensor | N
     """Probability of stopping at each key, given where the step before stopped (Raffel et al. 2017, eq. 8–11).
 
     a_j = p_j Σ_{k≤j} a'_k Π_{k≤l<j} (1 - p_l), p = sigmoid(e); without a previous step, a' is all on the first key.
-    In logarithms, so that no product can vanish; memory is query × key².
+    A running sum in logarithms, so that no product can vanish; time and memory are query × key. A key whose a' is
+    exactly 0 gets no gradient.
     """
     stop = keep(scores.sigmoid(), mask)
     # Behind a key that stops almost surely, differences of the sums are small, and the sums are not.
     passing = keep(logsigmoid(-scores), mask).double()
     passed = passing.cumsum(-1) - passing  # Σ_{l<j} log(1 - p_l)
-    if previous is None:
-        return stop * passed.exp().to(stop.dtype)
-    later = torch.arange(scores.shape[-1], device=scores.device)
-    walk = fill(passed.unsqueeze(-2) - passed.unsqueeze(-1), later.unsqueeze(-1) <= later).exp()  # [..., from k, to j]
-    return stop * (previous.unsqueeze(-2).to(walk.dtype) @ walk).squeeze(-2).to(stop.dtype)
+    if previous is not None:
+        begun = previous.double().clamp_min(torch.finfo(torch.double).tiny).log()
+        passed = passed + (begun - passed).logcumsumexp(-1)
+    return stop * passed.exp().to(stop.dtype)
 
 
 def first_stop(stops: Tensor, previous: Tensor | None) -> Tensor:
@@ -81,7 +81,7 @@ class MonotonicChunkwise(HardMonotonic):
 
     Shapes: scores [..., query, key], context.query [batch, head, query, d_q], context.key [batch, head, key, d_k]
         -> weights of the scores' shape.
-    Memory: query × key² numbers.
+    Memory: query × key × width numbers.
     Raises: CombinationError at construction where `chunk` gives several scores a key or heads of its own; ShapeError
         where query or key do not fit it.
     """
@@ -111,9 +111,12 @@ class MonotonicChunkwise(HardMonotonic):
         if query is None:
             query = key.new_zeros(()).expand(*key.shape[:2], 1, 1)  # one row, for an energy that ignores it
         chunk_scores = self.chunk(query, key, context).expand(scores.shape)
-        position = torch.arange(scores.shape[-1], device=scores.device)
-        back = position.unsqueeze(-1) - position
-        chunk = (back >= 0) & (back < self.width)
-        allowed = chunk if mask is None else chunk & mask.unsqueeze(-2)
-        within = softmax(chunk_scores.unsqueeze(-2), allowed)  # [..., query, stop k, key j]
-        return (self.stops(scores, mask, context).unsqueeze(-2) @ within).squeeze(-2)
+        keys, back = scores.shape[-1], torch.arange(self.width, device=scores.device)
+        place = torch.arange(keys, device=scores.device).unsqueeze(-1)
+        near, ahead = place - back, place + back  # of a stop, the keys of its chunk; of a key, the stops that reach it
+        allowed, near = near >= 0, near.clamp(min=0)
+        if mask is not None:
+            allowed = allowed & mask.expand(*mask.shape[:-1], keys)[..., near]
+        within = softmax(chunk_scores[..., near], allowed)  # [..., query, stop, back]
+        shares = (self.stops(scores, mask, context).unsqueeze(-1) * within).flatten(-2)
+        return (shares[..., ahead.clamp(max=keys - 1) * self.width + back] * (ahead < keys)).sum(-1)

@@ -63,6 +63,9 @@ class RandomFeatures(Score):
         generator = torch.Generator().manual_seed(seed)
         self.register_buffer("directions", torch.randn(features, d, generator=generator))
 
+    def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
+        return self.feature_map(query), self.feature_map(key), 1.0
+
     def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         return self.feature_map(query) @ self.feature_map(key).transpose(-2, -1)
 

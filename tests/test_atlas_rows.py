@@ -15,8 +15,6 @@ DOCS = FOLDER.parents[2] / "docs"
 HERE = {mechanism.row for mechanism in MECHANISMS} | {entry.row for entry in ZOO.values()}
 SURVEYS = ("brauwers2023general", "galassi2021attention", "chaudhari2021attentive", "soydaner2022attention")
 UNATTENDED = "NO"  # sections that are no mechanisms and no models: they have no facets, and O no survey
-
-
 each = pytest.mark.parametrize("row", rows().values(), ids=lambda row: row.id)
 
 

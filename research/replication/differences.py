@@ -2,16 +2,21 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean
 from typing import Any
 
-from scipy import stats
+import numpy as np
 
+from limelight_models.cards.by_example import ByExample, unpacked
+from limelight_models.training.runs import BY_EXAMPLE
+from research.mechanisms.statistics import Estimate, Prior, estimate, parts, prior
 from research.replication.figures import ERRORS, POINTS, Record, is_made, is_share, wilson
 
 ALIGNMENT_ERRORS = f"{ERRORS}, decoder.cross"
+_FRECHET = "Fréchet distance"
 # The figure that a model's paper claims something of, where it is not the first that a run has.
 _CLAIMED = {
     "bahdanau": "bleu",
@@ -21,28 +26,41 @@ _CLAIMED = {
     "show-attend-tell": "bleu",
     "show-attend-tell-hard": "bleu",
     "attention-unet": "intersection over union, small objects",
-    "sagan": "Fréchet distance",
+    "sagan": _FRECHET,
 }
+CLAIMED = frozenset(_CLAIMED.values())
 CONICITY = "conicity"
-_LESS_IS_BETTER = ("Fréchet distance", ALIGNMENT_ERRORS, CONICITY)
+_LESS_IS_BETTER = (_FRECHET, ALIGNMENT_ERRORS, CONICITY)
+_DRAWS = 1_000  # of which only variances are taken
 
-# Verdicts: in one run without a count nothing but the sign is known. SHOWN holds among all claims, ALONE by itself.
-SHOWN, ALONE, SEEN = "**shown**", "shown alone", "seen in one run"
-UNSHOWN = NOT_SEEN, NOT_SHOWN, OPPOSITE = "not seen in one run", "not shown", "the opposite"
-_LEVEL = 0.05
+# Examples: those that both models answered; as if each had as many of its own; others for each seed, whose variance
+# is that of examples as well.
+PAIRED, COUNTED, OTHERS = "paired", "counted", "by seed"
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A figure of two models, by seed, shares in %. examples: held out, where the figure is a share of those."""
+    """A figure of two models, by seed, of a hundred (the Fréchet distance as it is).
+
+    parameters: of both. learning: whether the best epoch of a run was its last, so that it learned on. examples: how
+    the interval is of other examples too (`PAIRED`, `COUNTED`, `OTHERS`), empty where it is not. shared, own: the
+    variance that they bring to all seeds alike, and to each (`statistics.estimate`). once: of one seed, the 95 %
+    interval over examples alone, where those are known or counted.
+    """
 
     data: str
+    made: bool
     figure: str
     ours: tuple[float, ...]
     theirs: tuple[float, ...]
-    examples: int | None
+    parameters: tuple[int, int] = (0, 0)
+    learning: bool = False
+    examples: str = ""
+    shared: float = 0.0
+    own: float = 0.0
+    once: Interval | None = None
 
     @property
     def seeds(self) -> int:
@@ -50,85 +68,52 @@ class Difference:
         return len(self.ours)
 
     @property
-    def mean(self) -> float:
+    def by_seed(self) -> list[float]:
         """By how much the first has more."""
-        return fmean(self.ours) - fmean(self.theirs)
+        return [a - b for a, b in zip(self.ours, self.theirs, strict=True)]
 
     @property
-    def interval(self) -> Interval | None:
-        """95 %: Student's over the seeds; of one seed Newcombe's over the examples, and none where it has no count."""
-        if self.seeds > 1:
-            return student([a - b for a, b in zip(self.ours, self.theirs, strict=True)])
-        if self.examples is None:
-            return None
-        low, high = newcombe(self.ours[0] / 100, self.theirs[0] / 100, self.examples)
-        return 100 * low, 100 * high
+    def side(self) -> int:
+        """1 where more is better, -1 where less is."""
+        return -1 if self.figure in _LESS_IS_BETTER else 1
 
-    @property
-    def gain(self) -> float:
-        """By how much the first is better, as it is written."""
-        return self._better(round(self.mean, 1))
+    def estimate(self, of: Prior) -> Estimate | None:
+        """The mean over the seeds with its error; None for one seed."""
+        own = Prior() if self.figure == _FRECHET else of
+        return estimate(self.by_seed, own, self.shared, self.own) if self.seeds > 1 else None
 
-    def verdict(self, less: float = 0.0, adjusted: float = 0.0) -> str:
-        """The verdict on the claim that the first is the better one, or worse by no more than `less` points.
+    def interval(self, of: Prior) -> Interval | None:
+        """95 %: over seeds and examples, of one seed over examples alone, and None where it has none."""
+        found = self.estimate(of)
+        return found.interval if found else self.once
 
-        adjusted: its p value among those of all claims (`holm`); 0 where it stands alone.
-        """
-        if self.interval is None:
-            return SEEN if self.gain > -less else NOT_SEEN
-        worst, best = sorted(self._better(each) for each in self.interval)
-        if worst > -less:
-            return SHOWN if adjusted < _LEVEL else ALONE
-        return OPPOSITE if best < -less else NOT_SHOWN
+    def written(self, of: Prior) -> str:
+        """The mean with its interval."""
+        mean, interval = fmean(self.by_seed), self.interval(of)
+        return f"{mean:+.1f}" + (f" ({interval[0]:+.1f} to {interval[1]:+.1f})" if interval else "")
 
-    def p_value(self, less: float = 0.0) -> float | None:
-        """Of the hypothesis that the first is worse by exactly `less` points, both sides: Student's over the seeds, of
-        one seed the normal one over the examples; None where there is neither.
-        """
-        shift = self._better(self.mean) + less
-        if self.seeds > 1:
-            error = float(stats.sem([a - b for a, b in zip(self.ours, self.theirs, strict=True)]))
-            return float(2 * stats.t.sf(abs(shift) / error, self.seeds - 1)) if error else float(not shift)
-        if self.examples is None:
-            return None
-        variance = sum(share / 100 * (1 - share / 100) for share in (self.ours[0], self.theirs[0])) / self.examples
-        return float(2 * stats.norm.sf(abs(shift) / 100 / math.sqrt(variance))) if variance else float(not shift)
-
-    def __str__(self) -> str:
-        if self.interval is None:
-            return f"{self.mean:+.1f} (one run)"
-        low, high = self.interval
-        return f"{self.mean:+.1f} ({low:+.1f} to {high:+.1f})"
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """Both means, and the difference."""
-        return f"{fmean(self.ours):.1f}", f"{fmean(self.theirs):.1f}", str(self), str(self.seeds)
-
-    def _better(self, value: float) -> float:
-        return -value if self.figure in _LESS_IS_BETTER else value
+    def cells(self, of: Prior) -> tuple[str, ...]:
+        """Both means, the difference, and how many seeds it is of."""
+        return f"{fmean(self.ours):.1f}", f"{fmean(self.theirs):.1f}", self.written(of), str(self.seeds)
 
 
 def differences(record: Record, base: str, other: str, figure: str = "") -> list[Difference]:
     """Of two models, by data: a figure, or that of which the first one's paper claims something. Data that were made in
-    another way since, though they have the same name, are not the same.
+    another way since, though they have the same name, are not the same. Of several runs of a seed the last counts.
     """
-    ours, theirs = (_figures(record, model, base, figure) for model in (base, other))
-    found: dict[tuple[str, str, int | None], list[tuple[float, float]]] = defaultdict(list)
-    for made, (name, value, examples) in ours.items():
-        if made in theirs:
-            found[made[0], name, examples].append((value, theirs[made][1]))
-    return [
-        Difference(data, name, tuple(a for a, _ in pairs), tuple(b for _, b in pairs), examples)
-        for (data, name, examples), pairs in found.items()
-    ]
+    ours, theirs = (_runs(record, model, base, figure) for model in (base, other))
+    pairs: dict[tuple[str, str], dict[int, tuple[_Run, _Run]]] = defaultdict(dict)
+    for place, run in ours.items():
+        if place in theirs:
+            pairs[run.data, run.figure][run.seed] = (run, theirs[place])
+    return [_difference([each[seed] for seed in sorted(each)]) for each in pairs.values()]
 
 
-def student(values: Sequence[float]) -> Interval:
-    """The 95 % interval of a mean over seeds, of two or more."""
-    mean = fmean(values)
-    spread = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
-    return mean - spread, mean + spread
+def seeds_prior(found: Iterable[Difference]) -> Prior:
+    """How the seeds' variances of comparisons lie: of all figures of a hundred, each comparison once."""
+    several = {(each.ours, each.theirs): each for each in found if each.seeds > 1 and each.figure != _FRECHET}
+    variances = [float(np.var(each.by_seed, ddof=1)) for each in several.values()]
+    return prior(variances, [each.seeds - 1 for each in several.values()])
 
 
 def newcombe(first: float, second: float, count: int, other_count: int | None = None) -> Interval:
@@ -141,19 +126,51 @@ def newcombe(first: float, second: float, count: int, other_count: int | None = 
     return middle - math.hypot(first - low, high_2 - second), middle + math.hypot(high - first, second - low_2)
 
 
-def _figures(
-    record: Record, model: str, base: str, figure: str
-) -> dict[tuple[str, str, int], tuple[str, float, int | None]]:
-    """A model's figure, by data, their fingerprint where they are made here, and seed: its name, value, examples."""
+@dataclass(frozen=True)
+class _Run:
+    """A figure of a run. count: of held-out examples, where it is a share of those."""
+
+    data: str
+    made: bool
+    seed: int
+    fingerprint: str
+    gold: bool
+    figure: str
+    value: float
+    count: int | None
+    by_example: ByExample | None
+    parameters: int
+    learning: bool
+
+    @property
+    def scale(self) -> float:
+        """Of a figure that examples make, so that it is of a hundred."""
+        return 1.0 if self.figure in POINTS else 100.0
+
+
+def _runs(record: Record, model: str, base: str, figure: str) -> dict[tuple[str, str, int], _Run]:
+    """A model's runs, by data, their fingerprint where they are made here, and seed."""
     found = {}
     for run in record.values():
         metric = _wanted(run["metrics"], base, figure) if run["model"] == model else None
-        if metric is not None:
-            value = metric.get("value", 0.0) * (1 if metric["name"] in POINTS else 100)
-            examples = run["data"]["held_out_examples"] if is_share(metric) else None
-            data = run["data"]
-            made = data["fingerprint"] if is_made(run) else ""
-            found[data["name"], made, run["settings"]["seed"]] = metric["name"], value, examples
+        if metric is None:
+            continue
+        data, name = run["data"], metric["name"]
+        packed: Mapping[str, Any] = run.get(BY_EXAMPLE, {})
+        each = _Run(
+            data["name"],
+            is_made(run),
+            run["settings"]["seed"],
+            data["fingerprint"],
+            "--gold" in run["command"],
+            name,
+            metric.get("value", 0.0) * (1 if name in POINTS else 100),
+            data["held_out_examples"] if is_share(metric) else None,
+            unpacked(packed[name]) if name in packed else None,
+            run.get("parameters", 0),
+            run.get("epochs", 0) > 1 and run.get("best_epoch") == run.get("epochs"),
+        )
+        found[each.data, each.fingerprint if each.made else "", each.seed] = each
     return found
 
 
@@ -161,3 +178,82 @@ def _wanted(metrics: Sequence[dict[str, Any]], base: str, figure: str) -> dict[s
     """The figure of that name; where none is named that of the claim, or the first."""
     named = {each["name"]: each for each in metrics}
     return named.get(figure) if figure else named.get(_CLAIMED.get(base, ""), metrics[0])
+
+
+def _difference(pairs: Sequence[tuple[_Run, _Run]]) -> Difference:
+    """Of two models, with what examples bring to it: paired where both have answers by example to the same ones; as if
+    each had examples of its own where they are only counted, which is too much; and nothing where they are not.
+    """
+    first, second = pairs[0]
+    values = tuple(a.value for a, _ in pairs), tuple(b.value for _, b in pairs)
+    one, same = len(pairs) == 1, _are_the_same([ours for ours, _ in pairs])
+    examples = "" if one or same else OTHERS
+    shared = own = 0.0
+    once = None
+    if all(map(_is_paired, pairs)):
+        examples = PAIRED
+        drawn = np.stack([_drawn(*pair, 0 if same else place) for place, pair in enumerate(pairs)], 1)
+        shared, own = parts(drawn) if same and not one else (0.0, float(drawn.var(0).mean()))
+        if one:
+            low, high = np.quantile(drawn[:, 0], (0.025, 0.975)).tolist()
+            once = low, high
+    elif first.count is not None:
+        examples = COUNTED
+        own = fmean(map(_binomial, pairs))
+        if same and not one:  # how much of it is the same for every seed is not known
+            shared, own = own, 0.0
+        if one:
+            low, high = newcombe(first.value / 100, second.value / 100, first.count)
+            once = 100 * low, 100 * high
+    return Difference(
+        first.data,
+        first.made,
+        first.figure,
+        *values,
+        (first.parameters, second.parameters),
+        any(run.learning for pair in pairs for run in pair),
+        examples,
+        shared,
+        own,
+        once,
+    )
+
+
+def _are_the_same(runs: Sequence[_Run]) -> bool:
+    """Whether the same examples are held out for every seed. The fingerprint of those that say where to look (`--gold`)
+    is another one: what it changes otherwise is not known, and the examples count as the same.
+    """
+    return len({each.fingerprint for each in runs}) == 1 or len({each.gold for each in runs}) == 2
+
+
+def _is_paired(pair: tuple[_Run, _Run]) -> bool:
+    """Whether both have answers to the same examples."""
+    ours, theirs = (each.by_example for each in pair)
+    same = pair[0].fingerprint == pair[1].fingerprint
+    return same and ours is not None and theirs is not None and len(ours.numbers) == len(theirs.numbers)
+
+
+def _binomial(pair: tuple[_Run, _Run]) -> float:
+    """The variance of a difference of two shares of examples that are not the same."""
+    return sum(each.value * (100 - each.value) / (each.count or 1) for each in pair)
+
+
+def _drawn(ours: _Run, theirs: _Run, place: int) -> np.ndarray:
+    """Differences [draw] over examples that are drawn with replacement, the same for both; place: of the draw."""
+
+    def figures() -> Iterator[np.ndarray]:
+        for run in (ours, theirs):
+            assert run.by_example is not None
+            terms = run.by_example.terms
+            yield run.scale * run.by_example.figure(_times(len(terms), place) @ terms, len(terms))
+
+    first, second = figures()
+    found: np.ndarray = first - second
+    return found
+
+
+@lru_cache(maxsize=4)
+def _times(count: int, place: int) -> np.ndarray:
+    """How often each of so many examples is drawn, [draw, example]."""
+    generator = np.random.default_rng(place)
+    return np.stack([np.bincount(generator.integers(count, size=count), minlength=count) for _ in range(_DRAWS)])

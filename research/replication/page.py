@@ -1,12 +1,16 @@
 """The tables of docs/results.md and docs/records/results.md: every number comes from the record."""
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from limelight_models.index import CONTROLS, ZOO
-from research.replication.differences import UNSHOWN, differences
+from research.mechanisms.statistics import Prior
+from research.replication.differences import Difference
 from research.replication.figures import Record
-from research.replication.papers import compared, papers, title, verdicts
+from research.replication.judging import EQUAL, OPPOSITE, SHOWN, worst
+from research.replication.papers import Compared, compared, of_control
 from research.replication.runs import PAGES
 from research.replication.tables import percent, with_tables, written
 
@@ -15,23 +19,96 @@ PAGE, RECORDS = PAGES / "results.md", PAGES / "records" / "results.md"
 
 def pages(record: Record) -> Mapping[Path, str]:
     """Write both pages anew: their texts stand there, their tables are the record's."""
-    comparisons = compared(record)
+    judged = sorted(compared(record), key=_row)
+    of = judged[0].prior
     tables: dict[Path, dict[str, Sequence[str]]] = {
-        PAGE: {"verdicts": verdicts(comparisons)},
-        RECORDS: {"claims": papers(comparisons, record), "controls": unneeded(record), "beams": beams(record)},
+        PAGE: {"summary": summary(judged), "verdicts": verdicts(judged)},
+        RECORDS: {"claims": comparisons(judged), "controls": unneeded(record, of), "beams": beams(record)},
     }
     return {page: with_tables(page.read_text(encoding="utf-8"), found) for page, found in tables.items()}
 
 
-def unneeded(record: Record) -> list[str]:
+def _row(each: Compared) -> tuple[str, int]:
+    """A row of the catalogue in the order of rows."""
+    return each.claim.model[0], int(each.claim.model[1:])
+
+
+def title(model: str) -> str:
+    """Write the name by which a model is trained."""
+    return f"`{model}`"
+
+
+def verdicts(judged: Sequence[Compared]) -> list[str]:
+    """A line for each claim of a paper on each set of data."""
+    heads = ("id", "paper", "claim", "data", "figure", "seeds", "difference (95 %)", "needs learned attention")
+    rows = [
+        (
+            *(each.claim.model, each.claim.paper, each.claim.says),
+            *_on(each.least),
+            *((str(each.least.seeds), each.least.written(each.prior)) if each.least else ("", "")),
+            *(each.learned, _parameters(each), each.verdict),
+        )
+        for each in judged
+        if not each.claim.own and not each.aside
+    ]
+    return written((*heads, "parameters", "verdict"), rows)
+
+
+def _on(found: Difference | None) -> tuple[str, str]:
+    """The data, whether they were made here, whether a model was still learning; and the figure."""
+    if found is None:
+        return "", ""
+    return f"{found.data} ({'made' if found.made else 'real'}){' †' if found.learning else ''}", found.figure
+
+
+def _parameters(each: Compared) -> str:
+    ours, theirs = each.parameters
+    if not theirs or 1 / EQUAL < ours / theirs < EQUAL:
+        return "equal" if theirs else ""
+    return f"{ours / 1000:,.0f}k : {theirs / 1000:,.0f}k"
+
+
+def summary(judged: Sequence[Compared]) -> list[str]:
+    """What the lines come to, and what they were judged with."""
+    own = [each for each in judged if not each.claim.own and not each.aside]
+    counts = Counter(re.sub(", (with|a control|over) .*", " with a reservation", each.verdict) for each in own)
+    named = {
+        word: ", ".join(
+            f"{each.claim.model} on {each.least.data}" for each in own if each.verdict == word and each.least
+        )
+        for word in (SHOWN, OPPOSITE)
+    }
+    of = own[0].prior
+    bold = "; ".join(f"{word.strip('*')}: {each or 'nothing'}" for word, each in named.items())
+    counted = "; ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    return [
+        f"\n{len(own)} lines: {counted}. In bold, {bold}.\n",
+        f"The prior of the seeds' variance has {of.freedom:.1f} degrees of freedom around {of.variance:.1f} points².\n",
+    ]
+
+
+def comparisons(judged: Sequence[Compared]) -> list[str]:
+    """A row for each claim, each model that it puts below, and each set of data."""
+    heads = ("id", "claim", "on", "figure", "beside", "here", "there", "difference (95 %)", "seeds", "examples")
+    rows: list[tuple[str, ...]] = []
+    for each in judged:
+        says = f"{each.claim.says} (ours)" if each.claim.own else f"{each.claim.paper}: {each.claim.says}"
+        for other in each.claim.above:
+            found = each.found.get(other)
+            cells = (*found.cells(each.prior), found.examples) if found else ("",) * 5
+            rows.append((each.claim.model, says, *_on(found), title(other), *cells, each.verdict))
+    return written((*heads, "claim's verdict"), rows)
+
+
+def unneeded(record: Record, of: Prior) -> list[str]:
     """Write a row for each model, set of data and control that the model was not shown to be better than."""
     heads = ("control", "on", "figure", "model's", "control's", "difference (95 %)", "seeds")
     rows = [
-        (title(f"{base}-{control}"), each.data, each.figure, *each.cells)
+        (title(f"{base}-{control}"), each.data, each.figure, *each.cells(of))
         for base in ZOO
         for control in CONTROLS
-        for each in differences(record, base, f"{base}-{control}")
-        if each.verdict() in UNSHOWN
+        for each in of_control(record, base, control)
+        if worst(each, of) <= 0
     ]
     return written(heads, rows)
 

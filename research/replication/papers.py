@@ -1,22 +1,27 @@
 """Claims of papers about their models, and verdicts from the runs here."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
 
-from limelight_models.index import ZOO, published
-from research.mechanisms.statistics import holm
+from limelight_models.index import CONTROLS, ZOO, published
+from research.mechanisms.statistics import Prior, holm
 from research.replication.differences import (
     ALIGNMENT_ERRORS,
-    ALONE,
+    CLAIMED,
     CONICITY,
-    OPPOSITE,
-    SHOWN,
     Difference,
     differences,
+    seeds_prior,
 )
-from research.replication.figures import WEIGHT, Record, is_made
-from research.replication.tables import written
+from research.replication.figures import WEIGHT, Record
+from research.replication.judging import CANNOT, NOT_RUN, gain, judged_controls, p_value, verdict
 
+# One hop has all of it; too few to be learned, or to tell two models apart; nothing that is not in the cell itself.
+_ONE_FACT, _TOO_FEW = "qa1_single-supporting-fact_train", ("nlvr_mini", "squad_small")
+_DIGITS, _MASKS = "Optical recognition of handwritten digits", "Handwritten digits on a canvas: masks"
 _GATE, _CROSS = f"{WEIGHT}, gate.0", f"{WEIGHT}, decoder.cross"
 
 
@@ -26,7 +31,7 @@ class Claim:
 
     less: by how many points it may have less where the claim is that it is no worse. figure: of which it is claimed,
     where it is not the model's own (`differences`). own: a claim of this project and not of the paper, whose comparison
-    the paper does not make.
+    the paper does not make. cannot: data that cannot show it, on which it is not judged while there are others.
     """
 
     paper: str
@@ -36,6 +41,7 @@ class Claim:
     less: float = 0.0
     figure: str = ""
     own: bool = False
+    cannot: tuple[str, ...] = ()
 
     @property
     def model(self) -> str:
@@ -47,9 +53,22 @@ CLAIMS = (
     Claim("Bahdanau 2015", "an alignment for each word beats one vector", "bahdanau", ("bahdanau-last",)),
     Claim("Bahdanau 2015", "coverage (Tu 2016) helps", "bahdanau-coverage", ("bahdanau",), own=True),
     Claim("Luong 2015", "a window around a predicted place is no worse (by a point)", "luong-local-p", ("luong",), 1),
-    Claim("Luong 2015", "and aligns as well", "luong-local-p", ("luong",), 1, ALIGNMENT_ERRORS),
+    Claim(
+        "Luong 2015",
+        "a window around a predicted place aligns as well (by a point)",
+        "luong-local-p",
+        ("luong",),
+        1,
+        ALIGNMENT_ERRORS,
+    ),
     Claim("Cheng 2016", "two directions that agree rewrite better than apart", "agreement", ("agreement-apart",)),
-    Claim("Cheng 2016", "and look more where they should", "agreement", ("agreement-apart",), figure=_CROSS),
+    Claim(
+        "Cheng 2016",
+        "two directions that agree look more where they should",
+        "agreement",
+        ("agreement-apart",),
+        figure=_CROSS,
+    ),
     Claim("Luong 2015", "input feeding helps", "luong", ("luong-unfed",)),
     Claim(
         "Xu 2015",
@@ -70,6 +89,7 @@ CLAIMS = (
         "co-attention beats the question's or the picture's alone",
         "hiecoatt",
         ("hiecoatt-question", "hiecoatt-image"),
+        cannot=_TOO_FEW,
     ),
     Claim("Yang 2016", "attention beats averages of words and sentences", "han", ("han-mean",)),
     Claim(
@@ -97,15 +117,39 @@ CLAIMS = (
         ("fixed-heads-divided",),
     ),
     Claim("Tay 2021", "weights without comparisons do as well (by a point)", "synthesizer", ("transformer",), 1),
-    Claim("Tay 2021", "and so do those of places alone", "synthesizer-random", ("transformer",), 1),
+    Claim("Tay 2021", "weights of places alone do as well (by a point)", "synthesizer-random", ("transformer",), 1),
     Claim("Bapna 2018", "a mixture of layers trains deep encoders better", "transparent", ("transparent-last",)),
     Claim("Dehghani 2019", "steps as a token needs them beat the same number", "universal", ("universal-fixed",)),
     Claim("Veličković 2018", "GATv2's score (Brody 2022) beats the paper's", "gat-v2", ("gat",), own=True),
     Claim("Zhang 2018", "a gate of each head beats heads that all count in full", "gaan", ("gaan-ungated",)),
-    Claim("Touvron 2021", "a teacher's classes teach better than the label twice", "deit", ("deit-label",)),
-    Claim("Touvron 2021", "and better than its softened probabilities", "deit", ("deit-soft",)),
-    Claim("El-Nouby 2021", "attention between channels adds to neighbouring patches", "xcit", ("xcit-local",)),
-    Claim("Wang 2020", "learning a teacher's last layer first beats the task alone", "minilm", ("minilm-alone",)),
+    Claim(
+        "Touvron 2021",
+        "a teacher's classes teach better than the label twice",
+        "deit",
+        ("deit-label",),
+        cannot=(_DIGITS,),
+    ),
+    Claim(
+        "Touvron 2021",
+        "a teacher's classes teach better than its softened probabilities",
+        "deit",
+        ("deit-soft",),
+        cannot=(_DIGITS,),
+    ),
+    Claim(
+        "El-Nouby 2021",
+        "attention between channels adds to neighbouring patches",
+        "xcit",
+        ("xcit-local",),
+        cannot=(_DIGITS,),
+    ),
+    Claim(
+        "Wang 2020",
+        "learning a teacher's last layer first beats the task alone",
+        "minilm",
+        ("minilm-alone",),
+        cannot=(_DIGITS,),
+    ),
     Claim("Wallaart 2019", "more hops beat one", "lcr-rot-hop", ("lcr-rot-hop-one",)),
     Claim(
         "Wallaart 2019",
@@ -116,16 +160,16 @@ CLAIMS = (
         own=True,
     ),
     Claim("Kiela 2018", "several embeddings beat each alone", "dme", ("dme-neighbours", "dme-spelling", "dme-learned")),
-    Claim("Kiela 2018", "and all of them beside each other", "dme", ("dme-concatenated",)),
+    Claim("Kiela 2018", "several embeddings, weighed, beat the same beside each other", "dme", ("dme-concatenated",)),
     Claim(
         "Kiela 2018",
-        "and so they do where the sentence decides",
+        "several embeddings beat each alone where the sentence decides",
         "dme-contextualised",
         ("dme-neighbours", "dme-spelling", "dme-learned"),
     ),
     Claim("Shen 2018", "self-attention beats a BiLSTM of its size", "disan", ("disan-bilstm",)),
     Claim("Shen 2018", "attention among chosen tokens beats that among all", "resan", ("resan-soft",)),
-    Claim("Sukhbaatar 2015", "several hops beat one", "memn2n", ("memn2n-one",)),
+    Claim("Sukhbaatar 2015", "several hops beat one", "memn2n", ("memn2n-one",), cannot=(_ONE_FACT,)),
     Claim("Cui 2017", "a second attention beats the average of the first", "aoa-reader", ("aoa-reader-average",)),
     Claim(
         "Barbieri 2018",
@@ -133,18 +177,26 @@ CLAIMS = (
         "label-wise-lstm",
         ("label-wise-lstm-shared",),
     ),
-    Claim("Mohankumar 2020", "states differ more", "diversity-lstm", ("diversity-lstm-plain",), figure=CONICITY),
     Claim(
         "Mohankumar 2020",
-        "which costs little accuracy (two points at most)",
+        "states differ more, by conicity, which its loss lowers",
+        "diversity-lstm",
+        ("diversity-lstm-plain",),
+        figure=CONICITY,
+    ),
+    Claim(
+        "Mohankumar 2020",
+        "states that differ more cost little accuracy (two points at most)",
         "diversity-lstm",
         ("diversity-lstm-plain",),
         2,
     ),
     Claim("Zhang 2019", "attention lowers the Fréchet distance", "sagan", ("sagan-plain",)),
     Claim("Li 2019", "both co-attentions count", "psac", ("psac-question", "psac-video")),
-    Claim("Yu 2018", "self-attention adds to convolutions", "qanet", ("qanet-convolved",)),
-    Claim("Yu 2018", "what attention learns adds to frozen weights", "qanet", ("qanet-frozen",), own=True),
+    Claim("Yu 2018", "self-attention adds to convolutions", "qanet", ("qanet-convolved",), cannot=_TOO_FEW),
+    Claim(
+        "Yu 2018", "what attention learns adds to frozen weights", "qanet", ("qanet-frozen",), own=True, cannot=_TOO_FEW
+    ),
     Claim("Yang 2016", "two attention layers beat one", "san", ("san-one",)),
     Claim("Tan 2019", "more layers in which the streams meet are better", "lxmert", ("lxmert-one",)),
     Claim("Tan 2019", "two streams beat one, as Lu 2019 has it of ViLBERT", "lxmert", ("visualbert",), own=True),
@@ -154,7 +206,9 @@ CLAIMS = (
     Claim("Yu 2019", "two layers beat one, and their encoder beats stacking", "mcan", ("mcan-one", "mcan-stacked")),
     Claim("Yu 2019", "four layers beat two", "mcan-four", ("mcan",)),
     Claim("Wang 2019", "two samplers beat soft attention", "rban", ("rban-soft",)),
-    Claim("Oktay 2018", "gates find small objects better", "attention-unet", ("attention-unet-uniform",)),
+    Claim(
+        "Oktay 2018", "gates find small objects better", "attention-unet", ("attention-unet-uniform",), cannot=(_MASKS,)
+    ),
     Claim(
         "Oktay 2018", "a gate learns what is sought", "attention-unet", ("attention-unet-frozen",), 0, _GATE, own=True
     ),
@@ -163,6 +217,7 @@ CLAIMS = (
         "several embeddings of words beat each alone",
         "mme-words",
         ("mme-neighbours", "mme-spelling", "mme-learned"),
+        cannot=("ner_wnut17",),  # one embedding alone tags no name at all
     ),
     Claim("Winata 2019", "words, subwords and characters beat words alone", "mme", ("mme-words",)),
     Claim("Wang 2018", "reconstruction in the loss helps", "rnn-capsule", ("rnn-capsule-probability",)),
@@ -184,78 +239,109 @@ CLAIMS = (
         "attentive-pooling",
         ("attentive-pooling-largest",),
     ),
-    Claim("Lin 2017", "the penalty helps", "structured", ("structured-free",)),
+    Claim("Lin 2017", "the penalty between rows helps", "structured", ("structured-free",)),
     Claim("Lin 2017", "several rows beat one", "structured", ("structured-one",)),
 )
 
 
+def is_compared(figure: str, metrics: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a claim may be about a figure of a run that has these: only of such are examples kept."""
+    return figure == metrics[0]["name"] or figure in {each.figure for each in CLAIMS} | CLAIMED
+
+
 @dataclass(frozen=True)
 class Compared:
-    """A claim beside one model on one set of data. found: None where nothing was trained. adjusted: its p value."""
+    """A claim on one set of data: the verdict of docs/results.md, and what it is made of.
+
+    found: the model beside each that the claim puts below; empty where nothing was trained. prior: of the seeds'
+    variance. aside: not judged, as the data cannot show it. learned: whether the model needs what its attention learns
+    (`judging.LEARNED`). adjusted: the p value among those of all claims; 1 where there is none.
+    """
 
     claim: Claim
-    other: str
-    found: Difference | None
+    found: Mapping[str, Difference]
+    prior: Prior
+    aside: bool
+    learned: str
     adjusted: float = 1.0
 
     @property
+    def least(self) -> Difference | None:
+        """The difference that says least for the claim, of several models below; None where nothing was trained."""
+        return min(self.found.values(), key=gain, default=None)
+
+    @property
+    def parameters(self) -> tuple[int, int]:
+        """The model's, and those of the one below that it exceeds most; twice 1 where nothing was trained."""
+        return max((each.parameters for each in self.found.values()), key=_times, default=(1, 1))
+
+    @property
+    def p_value(self) -> float | None:
+        """By itself; None where it is not judged, or of one seed."""
+        return None if self.aside else p_value(self.found.values(), self.claim.less, self.prior)
+
+    @property
     def verdict(self) -> str:
-        """The verdict on the claim."""
-        return "not trained yet" if self.found is None else self.found.verdict(self.claim.less, self.adjusted)
+        """The verdict on the claim, as the page writes it."""
+        if self.aside:
+            return CANNOT
+        if len(self.found) < len(self.claim.above):
+            return NOT_RUN
+        less, larger = self.claim.less, _times(self.parameters)
+        return verdict(self.found.values(), less, self.prior, self.adjusted, larger, self.learned)
 
 
 def compared(record: Record) -> list[Compared]:
-    """Compare the models of every claim, on every set of data; p values are adjusted for being many (Holm)."""
-    pairs = [
-        (claim, other, found)
-        for claim in CLAIMS
-        for other in claim.above
-        for found in differences(record, claim.better, other, claim.figure) or [None]
+    """Judge every claim on every set of data that can show it; p values are adjusted for being many (Holm)."""
+    by_data = {claim: _by_data(record, claim) for claim in CLAIMS}
+    controls = {
+        (claim.better, data): [each for each in _of_controls(record, claim.better) if each.data == data]
+        for claim, each in by_data.items()
+        for data in each
+    }
+    found = [beside.values() for each in by_data.values() for beside in each.values()]
+    of = seeds_prior(chain(*found, *controls.values()))
+    learned = judged_controls(controls, of)
+    judged = [
+        Compared(
+            claim, beside, of, data in claim.cannot and not set(each) <= set(claim.cannot), learned[claim.better, data]
+        )
+        for claim, each in by_data.items()
+        for data, beside in each.items()
     ]
-    adjusted = holm([None if found is None else found.p_value(claim.less) for claim, _, found in pairs])
-    return [Compared(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
+    adjusted = holm([each.p_value for each in judged])
+    return [replace(each, adjusted=p) for each, p in zip(judged, adjusted, strict=True)]
 
 
-def title(model: str) -> str:
-    """Write the name by which a model is trained."""
-    return f"`{model}`"
+def _times(parameters: tuple[int, int]) -> float:
+    ours, theirs = parameters
+    return ours / theirs if theirs else 1.0
 
 
-def papers(comparisons: Sequence[Compared], record: Record) -> list[str]:
-    """A row for each claim, each model that it puts below, and each set of data."""
-    heads = ("id", "claim", "on", "figure", "beside", "here", "there", "difference (95 %)", "seeds", "")
-    made = {run["data"]["name"] for run in record.values() if is_made(run)}
-    rows: list[tuple[str, ...]] = []
-    for each in comparisons:
-        claim, found = each.claim, each.found
-        says = f"{'' if claim.own else f'{claim.paper}: '}{claim.says}{' (ours)' if claim.own else ''}"
-        cells = ("", "", title(each.other), "", "", "", "")
-        if found is not None:
-            on = f"{found.data}{' (made here)' if found.data in made else ''}"
-            cells = (on, found.figure, title(each.other), *found.cells)
-        rows.append((claim.model, says, *cells, each.verdict))
-    return written(heads, rows)
+def _by_data(record: Record, claim: Claim) -> dict[str, dict[str, Difference]]:
+    """The differences of a claim, for each set of data by the model below; one of no name where there is none."""
+    by_data: dict[str, dict[str, Difference]] = defaultdict(dict)
+    for other in claim.above:
+        for each in differences(record, claim.better, other, claim.figure):
+            by_data[each.data][other] = each
+    return by_data or {"": {}}
 
 
-def verdicts(comparisons: Sequence[Compared]) -> list[str]:
-    """A line for each model: what is seen of its paper's claims."""
-    rows = []
-    found = [each for each in comparisons if not each.claim.own]
-    for model in dict.fromkeys(each.claim.model for each in found):
-        own = [each for each in found if each.claim.model == model]
-        counts = [f"{sum(each.verdict == kind for each in own)}" for kind in (SHOWN, ALONE, OPPOSITE)]
-        claims = "; ".join(dict.fromkeys(each.claim.says for each in own))
-        rows.append((model, own[0].claim.paper, claims, *counts, str(len(own)), _summary(own)))
-    return written(("id", "paper", "claims", "shown", "shown alone", "the opposite", "comparisons", "in a word"), rows)
+def _of_controls(record: Record, model: str) -> list[Difference]:
+    return [each for control in CONTROLS for each in of_control(record, model, control)]
 
 
-def _summary(found: Sequence[Compared]) -> str:
-    """Say it in a word: of a model's comparisons, how many are on the paper's side."""
-    if all(each.found is None for each in found):
-        return found[0].verdict
-    seen = [each.verdict in (SHOWN, ALONE) for each in found]
-    if all(seen):
-        return "reproduced" if all(each.verdict == SHOWN for each in found) else "reproduced, alone"
-    if any(seen):
-        return "partly"
-    return "the opposite" if any(each.verdict == OPPOSITE for each in found) else "not shown"
+def of_control(record: Record, model: str, control: str) -> list[Difference]:
+    """A model beside one of its controls, on each set of data."""
+    return differences(record, model, f"{model}-{control}")
+
+
+def beside_uniform(record: Record) -> dict[str, list[Difference]]:
+    """By row of the catalogue, its models beside the same with equal weights, on each set of data; the most gain first.
+
+    The interval of each is `Difference.interval(seeds_prior(…))`.
+    """
+    found: dict[str, list[Difference]] = defaultdict(list)
+    for model in ZOO:
+        found[ZOO[model].row] += of_control(record, model, CONTROLS[0])
+    return {row: sorted(each, key=gain, reverse=True) for row, each in found.items() if each}

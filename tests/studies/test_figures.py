@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from benchmarks.records import read
 from limelight_bundle.values import Text
@@ -28,7 +27,7 @@ from research.mechanisms.subject import Map
 from research.mechanisms.summary import standings
 from research.mechanisms.tasks import TASKS
 from research.replication import page as claims
-from research.replication.differences import Difference, differences, newcombe
+from research.replication.differences import newcombe
 from research.replication.runs import RECORD
 from research.signals import page as signals
 from research.signals.facts import read as facts_of
@@ -189,49 +188,28 @@ def test_shares_differ_by_what_newcombe_has_in_his_table() -> None:
     assert newcombe(9 / 10, 3 / 10, 10) == pytest.approx((0.1705, 0.8090), abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "figure", "examples", "verdict"),
-    [
-        ((90.0,), (70.0,), "accuracy", 100, "**shown**"),
-        ((71.0,), (70.0,), "accuracy", 100, "not shown"),
-        ((50.0,), (70.0,), "accuracy", 100, "the opposite"),
-        ((90.0, 91.0, 92.0), (80.0, 81.0, 82.5), "bleu", None, "**shown**"),
-        ((6.0, 6.4, 6.3), (5.0, 5.5, 5.2), "Fréchet distance", None, "the opposite"),
-        ((95.02,), (95.0,), "intersection over union", None, "not seen in one run"),
-    ],
-)
-def test_a_claim_is_shown_where_the_interval_is_on_its_side(
-    ours: tuple[float, ...], theirs: tuple[float, ...], figure: str, examples: int | None, verdict: str
-) -> None:
-    assert Difference("data", figure, ours, theirs, examples).verdict() == verdict
-
-
-def test_differences_and_their_p_values() -> None:
-    several = Difference("data", "bleu", (2.0, 3.0, 4.0), (1.0, 1.0, 1.0), None)
-    assert several.p_value(1.0) == pytest.approx(stats.ttest_1samp((2.0, 3.0, 4.0), 0).pvalue)
-    one = Difference("data", "accuracy", (60.0,), (50.0,), 100)
-    assert one.p_value() == pytest.approx(2 * stats.norm.sf(0.1 / (0.24 / 100 + 0.25 / 100) ** 0.5))
-    assert [one.verdict(10.0, adjusted=p) for p in (0.01, 0.2)] == ["**shown**", "shown alone"]
-    record = {
-        f"{model} {seed}": {
-            "command": "limelight train",
-            "model": model,
-            "metrics": [{"name": "accuracy", "value": value}],
-            "data": {"name": "some", "fingerprint": "", "held_out_examples": 100},
-            "settings": {"seed": seed},
-        }
-        for model, seed, value in (("a", 0, 0.9), ("a", 1, 0.8), ("b", 1, 0.7), ("b", 2, 0.1))
-    }
-    (found,) = differences(record, "a", "b")  # only the seed that both have
-    assert (found.seeds, found.examples) == (1, 100) and found.mean == pytest.approx(10)
-
-
 def test_the_tables_are_those_of_the_records() -> None:
     for file, text in (*claims.pages(read(RECORD)).items(), *signals.pages(Results(signals.FILE)).items()):
         assert file.read_text(encoding="utf-8") == text
     found, docs = standings(Results()), signals.PAGE.parent
     assert (docs / "records" / "mechanisms.md").read_text(encoding="utf-8") == mechanisms.tables(found)
     assert "".join(mechanisms.picks(found)) in (docs / "mechanisms.md").read_text(encoding="utf-8")
+
+
+def test_on_snli_half_of_the_mechanisms_are_below_an_average() -> None:
+    (snli,) = (each for each in standings(Results()) if each.task.name == "snli")
+    below = {
+        row.name: row.beside_uniform[0].mean
+        for row in snli.rows
+        if row.beside_uniform and row.beside_uniform[1] < 0.05 and row.beside_uniform[0].high < 0
+    }
+    said = " ".join((signals.PAGE.parent / "mechanisms.md").read_text(encoding="utf-8").split())
+    mechanisms, frozen = len(snli.mechanisms), [name for name in below if name.startswith("frozen")]
+    low, high = (f"{-100 * each:.1f}" for each in (max(below.values()), min(below.values())))
+    assert (
+        len(frozen) == 1 and f"On snli {len(below) - 1} of {mechanisms} mechanisms, and frozen random weights" in said
+    )
+    assert f"by {low} to {high} points" in said
 
 
 def test_facts_weights_and_pictures_of_the_other_studies() -> None:

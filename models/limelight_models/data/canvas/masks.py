@@ -47,10 +47,11 @@ def dataset(
         tuple(example(hand, chance, digits, named=named, cued=cued, cell=cell) for _ in range(count))
         for hand, count in parts
     )
+    which = f"{digits[0]} to {digits[1]} digits" + (", of which a corner shows the one that counts," if cued else "")
     return Dataset(
         name=f"Handwritten digits on a canvas: {'cued ' if cued else ''}masks",
         licence="CC-BY-4.0 (the digits)",
-        summary=f"Pictures of {digits[0]} to {digits[1]} digits and the classes of their cells, from seed {seed}.",
+        summary=f"Pictures of {which} and the classes of their cells, from seed {seed}.",
         train=train,
         dev=dev,
         test=test,

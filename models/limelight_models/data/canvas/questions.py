@@ -20,6 +20,10 @@ from limelight_models.data.gold import Box, Gold, Span
 from limelight_models.data.images import png
 
 _SHOWN = ("what is", "which", "is there", "how many")  # how questions begin of which one is shown
+_STEPS_ASKED = "'what is left of the seven?' (or right of, above, below), 'what is above the digit left of the two?'"
+_OTHERS_ASKED = (
+    ", 'which digit is furthest left?' (or right, up, down), 'is there a two?', 'how many digits are there?'"
+)
 _MARGIN = 4  # pixels by which the one furthest to a side is further than the next
 
 # A question and its answer; the boxes that tell it; and for phrases of the question the digits that they name.
@@ -53,20 +57,15 @@ def dataset(
         dev=dev,
         test=test,
         shown=tuple(_first(test)),
-        does=(
-            "Answers a question about the digits in a picture: with the name of a digit, with how many there are, or "
-            "with yes or no."
-        ),
+        does="Answers a question about the digits in a picture: with the name of a digit"
+        + ("." if relations else ", with how many there are, or with yes or no."),
         inputs={
             "image": (
                 "Two to five different digits, handwritten, upright, apart from each other, each a quarter to a third "
                 "as high as the picture, dark on light or light on dark: a drawing, a photo of paper. Any size; square "
                 "is best."
             ),
-            "question": (
-                "'what is left of the seven?' (or right of, above, below), 'what is above the digit left of the two?', "
-                "'which digit is furthest left?' (or right, up, down), 'is there a two?', 'how many digits are there?'"
-            ),
+            "question": _STEPS_ASKED if relations else _STEPS_ASKED + _OTHERS_ASKED,
         },
     )
 

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.records import ROOT, read, write
+from limelight_models.training.runs import BY_EXAMPLE
 from research.replication.beams import served
 from research.replication.page import pages
+from research.replication.papers import is_compared
 from research.replication.runs import DATA, RECORD, RUNS, TABLE, Run
 
 _BEAMS, _COMMAND = "beams.json", "command.txt"
@@ -57,6 +59,8 @@ def collect() -> None:
         config, metrics = (json.loads((folder / f"{name}.json").read_text()) for name in ("config", "metrics"))
         for place in _PLACES:
             config["data"].pop(place, None)
+        by_example = metrics.get(BY_EXAMPLE, {})
+        metrics[BY_EXAMPLE] = {name: by_example[name] for name in by_example if is_compared(name, metrics["metrics"])}
         record[folder.name] = {
             "command": file.read_text(),
             **{name: value for name, value in metrics.items() if name != "history"},

@@ -23,6 +23,7 @@ _CLAIMED = {
     "attention-unet": "intersection over union, small objects",
     "sagan": "Fréchet distance",
 }
+CLAIMED = frozenset(_CLAIMED.values())
 CONICITY = "conicity"
 _LESS_IS_BETTER = ("Fréchet distance", ALIGNMENT_ERRORS, CONICITY)
 

@@ -1,13 +1,15 @@
 """Claims of papers about their models, and verdicts from the runs here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from limelight_models.index import ZOO, published
 from research.mechanisms.statistics import holm
 from research.replication.differences import (
     ALIGNMENT_ERRORS,
     ALONE,
+    CLAIMED,
     CONICITY,
     OPPOSITE,
     SHOWN,
@@ -187,6 +189,11 @@ CLAIMS = (
     Claim("Lin 2017", "the penalty helps", "structured", ("structured-free",)),
     Claim("Lin 2017", "several rows beat one", "structured", ("structured-one",)),
 )
+
+
+def is_compared(figure: str, metrics: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a claim may be about a figure of a run that has these: only of such are examples kept."""
+    return figure == metrics[0]["name"] or figure in {each.figure for each in CLAIMS} | CLAIMED
 
 
 @dataclass(frozen=True)

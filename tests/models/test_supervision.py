@@ -72,10 +72,10 @@ def code(count: int) -> tuple[Network, Card, Batches, Dataset]:
 def test_keys_that_are_nested_are_those_of_the_query() -> None:
     network, card, parts, _ = code(12)
     expected = 0.0
-    for example, row, found in looks(network, card, parts, card.description.maps):
+    for index, row, found in looks(network, card, parts, card.description.maps):
         for each in card.description.maps:
             weights, there = found[each.name]
-            for gold in example.gold:
+            for gold in parts.examples[index].gold:
                 asking, right = asked(gold, row.labels[each.query_labels], row.labels[each.key_labels])
                 shares = [weights[:, query, right].sum(-1).mean() for query in asking if (there[query] & right).any()]
                 expected -= WEIGHT * float(np.sum(np.log(shares)))

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from limelight.v1 import model_pb2
 from limelight_bundle.preprocess import Preprocessor
 from limelight_bundle.rows import BoundTensor, Row, bound_tensors, collate
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array, Instance
+from limelight_models.cards.by_example import ByExample
 from limelight_models.cards.results import Written
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class Card:
 class Metric:
     """A figure measured on held-out data, and what a trivial method (`baseline_name`) reaches, where known.
 
-    float32: what it was before the model was converted; None where it was not.
+    float32: what it was before the model was converted; None where it was not. by_example: what each held-out example
+    adds to it; None where it is no figure of examples, or not kept. No bundle has it.
     """
 
     name: str
@@ -94,6 +96,12 @@ class Metric:
     baseline: float | None = None
     baseline_name: str = ""
     float32: float | None = None
+    by_example: ByExample | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def over(cls, by_example: ByExample, *, name: str, **more: Any) -> "Metric":
+        """A figure of examples, and what each of them adds to it."""
+        return cls(name=name, value=by_example.value, by_example=by_example, **more)
 
     def describe(self) -> model_pb2.Metric:
         """As a description has it."""

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from limelight_bundle.values import Pair, Text
+from limelight_models.cards.by_example import ratios
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data.dataset import Example
 from limelight_models.data.rows import letters
 from limelight_models.network import Network
 from limelight_models.tasks.classify import Classify
-from limelight_models.tasks.task import HeldOut, answers
+from limelight_models.tasks.task import HeldOut
 
 
 @dataclass(frozen=True)
@@ -22,15 +23,14 @@ class ClassifyTargets(Classify):
         """Accuracy; and the share of pairs of targets in one sentence, of different classes, with both right: whoever
         reads the sentence alone has none of them.
         """
-        metrics = super().judge(network, card, held_out, training)
-        right: dict[int, bool] = {}
-        for batch, answer in answers(network, held_out):
-            found = answer.outputs[self.output].argmax(-1) == batch.target
-            right |= zip(batch.indices, found.tolist(), strict=True)
-        apart = [right[one] and right[other] for one, other in opposed(held_out.examples)]
+        metrics, right = super().judge(network, card, held_out, training), self._rights(network, held_out)
+        # Pairs of one sentence are no examples of their own: a sentence is.
+        apart: defaultdict[str, list[bool]] = defaultdict(list)
+        for one, other in opposed(held_out.examples):
+            apart[sentence(held_out.examples[one])].append(right[one] and right[other])
         if apart:
-            share = sum(apart) / len(apart)
-            metrics.append(Metric(name="told apart", value=share, baseline=0.0, baseline_name="one answer a sentence"))
+            found = ratios({number: (sum(each), len(each)) for number, each in enumerate(apart.values())})
+            metrics.append(Metric.over(found, name="told apart", baseline=0.0, baseline_name="one answer a sentence"))
         return metrics
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from limelight_bundle.values import Array, Text
+from limelight_models.cards.by_example import right
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data.dataset import Example
 from limelight_models.network import Answer, Network
@@ -36,10 +37,7 @@ class Classify(Task):
 
     def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
         """Accuracy beside that of always answering what is most frequent in the training part (for the same text)."""
-        right = sum(
-            int((answer.outputs[self.output].argmax(-1) == batch.target).sum())
-            for batch, answer in answers(network, held_out)
-        )
+        found = right(self._rights(network, held_out))
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for example in filter(lambda each: each.label, training):
             for text in {"", self._text(example)}:
@@ -48,7 +46,15 @@ class Classify(Task):
         hits = sum(each.label == usual.get(self._text(each), usual[""]) for each in held_out.examples)
         count = len(held_out.examples)
         name = f"most frequent for the {self.given}" if self.given else "majority class"
-        return [Metric(name="accuracy", value=right / count, baseline=hits / count, baseline_name=name)]
+        return [Metric.over(found, name="accuracy", baseline=hits / count, baseline_name=name)]
+
+    def _rights(self, network: Network, held_out: HeldOut) -> dict[int, bool]:
+        """Whether each example's class is found, by its index."""
+        rights: dict[int, bool] = {}
+        for batch, answer in answers(network, held_out):
+            found = answer.outputs[self.output].argmax(-1) == batch.target
+            rights |= zip(batch.indices, found.tolist(), strict=True)
+        return rights
 
     def _text(self, example: Example) -> str:
         value = example.instance[self.given] if self.given else None

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from limelight_bundle.values import Array, Image
+from limelight_models.cards.by_example import right
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data.dataset import Example
 from limelight_models.data.images import read
@@ -68,19 +69,20 @@ class Draw(Task):
         known = torch.stack([torch.from_numpy(pixels(example)) for example in some])
         classes = torch.tensor([labels.index(example.label) for example in some])
         classifier = Classifier.taught(known, classes, len(labels), size_of(some[0]))
-        real, drawn, asked = [], [], []
+        real, drawn, asked, indices = [], [], [], list[int]()
         with torch.no_grad():
             for batch in held_out.in_order():
                 real.append(batch.target.to(CPU))
                 drawn.append(network(**with_noise(noise, batch).tensors).outputs[self.output].to(CPU))
+                indices += batch.indices
                 asked += [labels.index(held_out.examples[index].label) for index in batch.indices]
             features = [classifier.features(torch.cat(each)) for each in (real, drawn)]
-            right = classifier(torch.cat(drawn)).argmax(-1) == torch.tensor(asked)
+            taken = (classifier(torch.cat(drawn)).argmax(-1) == torch.tensor(asked)).tolist()
             beside = frechet(features[0], classifier.features(known))
         return [
-            Metric(
+            Metric.over(
+                right(dict(zip(indices, taken, strict=True))),
                 name="drawn as asked",
-                value=float(right.float().mean()),
                 baseline=1 / len(labels),
                 baseline_name="chance",
             ),

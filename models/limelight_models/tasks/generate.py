@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from limelight_bundle.detokenizing import Detokenizer
+from limelight_models.cards.by_example import ByExample, ratios, right
 from limelight_models.cards.card import Card, Metric
 from limelight_models.cards.results import Written
 from limelight_models.data import tokenizers
@@ -40,29 +41,29 @@ class Generate(Task):
         """
         if not isinstance(network, GeneratingNetwork) or card.written is None:
             raise TypeError(f"{type(network).__name__} does not generate, or its card does not say how")
-        right = total = 0
+        tokens: dict[int, tuple[int, int]] = {}
         answers: dict[int, str] = {}
         detokenizer = Detokenizer(card.written.tokenizer.text)
         with torch.no_grad():
             for batch in held_out.in_order():
                 mask, ids = batch.tensors[f"{self.target}_mask"], batch.tensors[f"{self.target}_ids"]
                 best = network(**batch.tensors).outputs["scores"].argmax(-1)
-                right += int((best == ids)[mask].sum())
-                total += int(mask.sum())
-                for index, tokens in zip(batch.indices, greedy(network, card.written, batch.tensors), strict=True):
-                    answers[index] = detokenizer.text(tokens)
+                counts = (((best == ids) & mask).sum(1).tolist(), mask.sum(1).tolist())
+                tokens |= zip(batch.indices, zip(*counts, strict=True), strict=True)
+                for index, put_out in zip(batch.indices, greedy(network, card.written, batch.tensors), strict=True):
+                    answers[index] = detokenizer.text(put_out)
         written = [answers[index] for index in range(len(answers))]
         wanted = tokenizers.texts_of([example.instance[self.target] for example in held_out.examples])
         exact = np.array([a == b for a, b in zip(written, wanted, strict=True)])
         kinds = np.array([example.label for example in held_out.examples])
         by_words = any(" " in text for text in wanted)
         return [
-            Metric(name="exact match", value=float(exact.mean())),
+            Metric.over(right(exact), name="exact match"),
             *(
                 Metric(name=f"exact match, {kind}", value=float(exact[kinds == kind].mean()))
                 for kind in sorted(set(kinds.tolist()) - {""})
             ),
-            Metric(name="token accuracy", value=right / total),
+            Metric.over(ratios(tokens), name="token accuracy"),
             *(bleu(written, wanted) if by_words else []),
         ]
 
@@ -94,8 +95,11 @@ def until(tokens: list[int], end: int) -> tuple[int, ...]:
 def bleu(written: Sequence[str], wanted: Sequence[str]) -> list[Metric]:
     """Corpus BLEU by sacrebleu's defaults, from 0 to 100; nothing where sacrebleu is not installed."""
     try:
-        import sacrebleu
+        from sacrebleu import BLEU
     except ImportError:
         print("BLEU is left out: sacrebleu is not installed (pip install sacrebleu)")
         return []
-    return [Metric(name="bleu", value=sacrebleu.corpus_bleu(list(written), [list(wanted)]).score)]
+    of_one = BLEU(effective_order=True)  # which changes no count, and spares a warning a text
+    scores = [of_one.sentence_score(one, [other]) for one, other in zip(written, wanted, strict=True)]
+    found = ByExample(np.array([(*each.counts, each.sys_len, each.ref_len) for each in scores], float), "bleu")
+    return [Metric(name="bleu", value=BLEU().corpus_score(list(written), [list(wanted)]).score, by_example=found)]

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from limelight_bundle.values import Array
+from limelight_models.cards.by_example import ratios
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data.dataset import Example
 from limelight_models.data.gold import Box
@@ -33,26 +34,28 @@ class Segment(Tag):
         """
         labels = sorted({label for each in training for label in each.labels if label})
         ground = labels.index(self.ground)
-        both, either = np.zeros(len(labels)), np.zeros(len(labels))
-        objects: list[tuple[float, float]] = []
+        both: dict[int, Array] = {}
+        objects: dict[int, list[tuple[float, float]]] = {}
         for batch, answer in answers(network, held_out):
             best = answer.outputs[self.output].argmax(-1)
             best = torch.where(batch.target == UNKNOWN, UNKNOWN, best)
-            for number in range(len(labels)):
-                said, true = best == number, batch.target == number
-                both[number] += int((said & true).sum())
-                either[number] += int((said | true).sum())
             for index, said, true in zip(batch.indices, best.numpy(), batch.target.numpy(), strict=True):
-                objects += self._objects(held_out.examples[index], said, true, ground)
-        rates = [both[n] / either[n] for n in range(len(labels)) if n != ground and either[n]]
-        found = [*super().judge(network, card, held_out, training)]
-        found.append(Metric(name="intersection over union", value=float(np.mean(rates)) if rates else 0.0))
-        middle = float(np.median([area for area, _ in objects])) if objects else 0.0
+                kinds = [(said == number, true == number) for number in range(len(labels)) if number != ground]
+                both[index] = np.array([((a & b).sum(), (a | b).sum()) for a, b in kinds]).ravel()
+                objects[index] = list(self._objects(held_out.examples[index], said, true, ground))
+        areas = [area for each in objects.values() for area, _ in each]
+        middle = float(np.median(areas)) if areas else 0.0
+        figures = {"": ratios(both)}
         for name, small in (("small", True), ("large", False)):
-            some = [rate for area, rate in objects if (area <= middle) == small]
-            if some:
-                found.append(Metric(name=f"intersection over union, {name} objects", value=float(np.mean(some))))
-        return found
+            some = {
+                index: [rate for area, rate in each if (area <= middle) == small] for index, each in objects.items()
+            }
+            if any(some.values()):
+                figures[f", {name} objects"] = ratios({index: (sum(each), len(each)) for index, each in some.items()})
+        return [
+            *super().judge(network, card, held_out, training),
+            *(Metric.over(each, name=f"intersection over union{name}") for name, each in figures.items()),
+        ]
 
     def _objects(self, example: Example, said: Array, true: Array, ground: int) -> Iterator[tuple[float, float]]:
         """Each object's cells (how many, and how much of what is said in its box is right)."""

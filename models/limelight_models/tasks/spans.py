@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array
+from limelight_models.cards.by_example import right
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data.dataset import Example
 from limelight_models.network import Answer, Network
@@ -62,19 +63,21 @@ class FindSpan(Task):
 
         Stricter than SQuAD's figures (Rajpurkar et al. 2016, §6.1): the same words elsewhere are not the answer.
         """
-        exact = overlap = 0.0
+        overlap: dict[int, float] = {}
         for batch, answer in answers(network, held_out):
             start, end = (answer.outputs[name].log_softmax(-1) for name in (self.start, self.end))
             together = start.unsqueeze(2) + end.unsqueeze(1)
             behind = torch.ones(together.shape[1:], dtype=torch.bool).triu()  # the last is never before the first
             best = together.masked_fill(~behind, -torch.inf).flatten(1).argmax(1)
-            for place, right in zip(best.tolist(), batch.target.tolist(), strict=True):
+            for index, place, wanted in zip(batch.indices, best.tolist(), batch.target.tolist(), strict=True):
                 said = divmod(place, together.shape[2])
-                rates = [_f1(said, (first, last)) for first, last in right if first != UNKNOWN]
-                exact += max(rates, default=0.0) == 1.0
-                overlap += max(rates, default=0.0)
-        count = len(held_out.examples)
-        return [Metric(name="exact match", value=exact / count), Metric(name="F1", value=overlap / count)]
+                rates = [_f1(said, (first, last)) for first, last in wanted if first != UNKNOWN]
+                overlap[index] = max(rates, default=0.0)
+        figures = {
+            "exact match": right({index: each == 1.0 for index, each in overlap.items()}),
+            "F1": right(overlap),
+        }
+        return [Metric.over(each, name=name) for name, each in figures.items()]
 
 
 def _f1(said: tuple[int, int], right: tuple[int, int]) -> float:

@@ -5,7 +5,7 @@ that of Och and Ney (2003), over words, each word of the output being linked to 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from limelight_bundle.maps import canonical, cut, nested_mask_name
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.text import Encoder
 from limelight_bundle.values import Array, Text
+from limelight_models.cards.by_example import ratios
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data.dataset import Example
 from limelight_models.data.gold import Gold, Span, covered, of_the_whole, word_spans
@@ -22,6 +23,7 @@ from limelight_models.tasks.task import HeldOut, answers
 
 _OUTPUT = (attention_pb2.LABEL_KIND_OUTPUT_STEPS, attention_pb2.LABEL_KIND_INPUT_STEPS)
 
+WEIGHT = "weight on the right place"
 _EQUAL = 1e-6  # of the largest weight: what rounding leaves between equal ones
 
 
@@ -65,21 +67,38 @@ class Tally:
         """The share of weight on the right places, by head."""
         return np.atleast_1d(np.asarray(self.shares)) / self.count
 
-    def metrics(self, name: str) -> Iterator[Metric]:
-        """The mean over the heads and the best head's own; of weight every head's, as they may share the work."""
-        for what, sums in (("weight on the right place", self.shares), ("strongest on the right place", self.hits)):
-            heads = np.atleast_1d(np.asarray(sums)) / self.count
-            named = {f"{what}, {name}": float(heads.mean())}
-            if len(heads) > 1:
-                named[f"{what}, {name}, best head"] = float(heads.max())
-                if sums is self.shares:
-                    named |= {f"{what}, {name}, head {number}": float(each) for number, each in enumerate(heads)}
-            for full, value in named.items():
-                yield Metric(name=full, value=value, baseline=self.even / self.count, baseline_name="equal weights")
-        if self.links:
-            rates = 1 - np.atleast_1d(np.asarray(self.agreed)) / self.links
-            head = ", best head" if len(rates) > 1 else ""
-            yield Metric(name=f"alignment error rate, {name}{head}", value=float(rates.min()))
+
+def metrics(name: str, tallies: Mapping[int, Tally]) -> Iterator[Metric]:
+    """The mean over the heads of a map and the best head's own; of weight every head's, as they may share the work.
+
+    tallies: of each example, by its index.
+    """
+    whole = Tally(*map(sum, zip(*map(astuple, tallies.values()), strict=True)))
+    if not whole.count:
+        return
+    weight = ratios({index: (float(np.mean(each.shares)), each.count) for index, each in tallies.items()})
+    for what, sums in ((WEIGHT, whole.shares), ("strongest on the right place", whole.hits)):
+        heads = np.atleast_1d(np.asarray(sums)) / whole.count
+        named = {f"{what}, {name}": float(heads.mean())}
+        if len(heads) > 1:
+            named[f"{what}, {name}, best head"] = float(heads.max())
+            if what == WEIGHT:
+                named |= {f"{what}, {name}, head {number}": float(each) for number, each in enumerate(heads)}
+        for full, value in named.items():
+            yield Metric(
+                name=full,
+                value=value,
+                baseline=whole.even / whole.count,
+                baseline_name="equal weights",
+                by_example=weight if full == f"{WEIGHT}, {name}" else None,
+            )
+    if whole.links:
+        heads = np.atleast_1d(whole.agreed)
+        best = int(heads.argmax())
+        agreed = {index: float(np.broadcast_to(each.agreed, heads.shape)[best]) for index, each in tallies.items()}
+        wrong = ratios({index: (each.links - agreed[index], each.links) for index, each in tallies.items()})
+        head = ", best head" if len(heads) > 1 else ""
+        yield Metric.over(wrong, name=f"alignment error rate, {name}{head}")
 
 
 def correctness(network: Network, card: Card, held_out: HeldOut) -> list[Metric]:
@@ -91,20 +110,22 @@ def correctness(network: Network, card: Card, held_out: HeldOut) -> list[Metric]
     if not any(example.gold for example in held_out.examples):
         return []
     maps = [each for each in card.description.maps if each.name not in card.edges]
-    tallies = {each.name: Tally() for each in maps}
-    for example, row, found in looks(network, card, held_out, maps):
+    tallies: dict[str, dict[int, Tally]] = {each.name: {} for each in maps}
+    for index, row, found in looks(network, card, held_out, maps):
         for each in maps:
             if each.name in found:
                 queries, keys = row.labels[each.query_labels], row.labels[each.key_labels]
-                add(tallies[each.name], *found[each.name], queries, keys, example)
-    return [metric for name, tally in tallies.items() if tally.count for metric in tally.metrics(name)]
+                one = Tally()
+                add(one, *found[each.name], queries, keys, held_out.examples[index])
+                tallies[each.name][index] = one
+    return [metric for name, each in tallies.items() if each for metric in metrics(name, each)]
 
 
 def looks(
     network: Network, card: Card, held_out: HeldOut, maps: Sequence[model_pb2.MapDescription]
-) -> Iterator[tuple[Example, Row, dict[str, tuple[Array, Array]]]]:
-    """Each example, what its axes count, and of these maps, where there are any, the weights [head, query, key] and
-    which of them there are, bool [query, key].
+) -> Iterator[tuple[int, Row, dict[str, tuple[Array, Array]]]]:
+    """Each example's index, what its axes count, and of these maps, where there are any, the weights
+    [head, query, key] and which of them there are, bool [query, key].
     """
     reader = Reader(card)
     for batch, answer in answers(network, held_out):
@@ -114,10 +135,9 @@ def looks(
             if each.name in answer.maps
         }
         for place, index in enumerate(batch.indices):
-            example = held_out.examples[index]
-            row = reader.row(example)
+            row = reader.row(held_out.examples[index])
             shown = (each for each in maps if each.name in whole)
-            yield example, row, {each.name: dense(whole[each.name][place], card, each, row) for each in shown}
+            yield index, row, {each.name: dense(whole[each.name][place], card, each, row) for each in shown}
 
 
 def add(tally: Tally, weights: Array, there: Array, queries: Labels, keys: Labels, example: Example) -> None:

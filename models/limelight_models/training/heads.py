@@ -76,11 +76,11 @@ def specialisation(network: Network, card: Card, held_out: HeldOut) -> list[Head
     if not several:
         return []
     sums, tallies = {name: _Sums() for name in several}, {name: Tally() for name in several}
-    for example, row, found in looks(network, card, held_out, list(several.values())):
+    for index, row, found in looks(network, card, held_out, list(several.values())):
         for name, (weights, there) in found.items():
             queries, keys = (row.labels[each] for each in (several[name].query_labels, several[name].key_labels))
             sums[name].add(weights)
-            add(tallies[name], weights, there, queries, keys, example)
+            add(tallies[name], weights, there, queries, keys, held_out.examples[index])
     return [
         head
         for name, each in sums.items()

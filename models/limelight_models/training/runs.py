@@ -4,7 +4,7 @@ config.json           the model, its sizes, settings, classes, what the data wer
 weights.safetensors   the best weights
 *.json                the tokenizer files that the card names
 examples.json         a few held-out instances
-metrics.json          held-out figures, the history of the losses
+metrics.json          held-out figures and what each example adds to them, the history of the losses
 resume.safetensors    the state to go on from
 """
 
@@ -12,7 +12,7 @@ import base64
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from limelight_models.training.checkpoint import read_weights, write_whole
 from limelight_models.training.trainer import WEIGHTS
 
 CONFIG, METRICS, EXAMPLES = "config.json", "metrics.json", "examples.json"
+BY_EXAMPLE = "by_example"  # in METRICS: of figures, what each held-out example adds to them
 _LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy")
 
 
@@ -134,9 +135,12 @@ def write_results(
     folder: Path, metrics: Sequence[Metric], examples: Sequence[Instance], more: Mapping[str, Any]
 ) -> None:
     """Write what was measured, and the instances shown with the model."""
-    figures = [{k: v for k, v in asdict(metric).items() if v not in (None, "")} for metric in metrics]
+    figures = [
+        {k: v for k, v in asdict(replace(metric, by_example=None)).items() if v not in (None, "")} for metric in metrics
+    ]
+    by_example = {each.name: each.by_example.packed() for each in metrics if each.by_example is not None}
     write_json(folder / EXAMPLES, [instance_to_json(instance) for instance in examples])
-    write_json(folder / METRICS, {"metrics": figures, **more})
+    write_json(folder / METRICS, {"metrics": figures, BY_EXAMPLE: by_example, **more})
 
 
 def instance_to_json(instance: Instance) -> dict[str, Any]:

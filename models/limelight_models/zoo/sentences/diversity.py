@@ -7,7 +7,6 @@ whose cell makes each state orthogonal to those before (§4.1), is not here.
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
@@ -15,6 +14,7 @@ from limelight_models.attention import Attention
 from limelight_models.attention.flat import average
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.score import SelfAttentive
+from limelight_models.cards.by_example import right
 from limelight_models.cards.card import Metric
 from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.data import docstrings
@@ -86,8 +86,10 @@ class ClassifyByStates(Classify):
 
     def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
         """Accuracy, and the mean conicity of the held-out texts."""
-        each = torch.cat([answer.signals["conicity"] for _, answer in answers(network, held_out)])
-        return [*super().judge(network, card, held_out, training), Metric(name="conicity", value=float(each.mean()))]
+        each: dict[int, float] = {}
+        for batch, answer in answers(network, held_out):
+            each |= zip(batch.indices, answer.signals["conicity"].tolist(), strict=True)
+        return [*super().judge(network, card, held_out, training), Metric.over(right(each), name="conicity")]
 
 
 def card(network: DiversityLstm, blueprint: Blueprint[DiversityConfig]) -> Card:

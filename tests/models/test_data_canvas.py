@@ -200,6 +200,36 @@ def test_cells_of_a_mask_are_those_of_the_ink() -> None:
         masks.dataset(cell=5)
 
 
+def test_a_cue_says_which_digit_counts() -> None:
+    made = masks.dataset(seed=2, training=40, held_out=2, cued=True, digits=(2, 3))
+    assert made == masks.dataset(seed=2, training=40, held_out=2, cued=True, digits=(2, 3))
+    chance, seen = random.Random(4), set[bytes]()
+    for _ in range(40):
+        planned = masks.with_cue(TRAIN, chance, (2, 3))
+        cue, counting, *others = planned.digits
+        assert cue.value == counting.value not in [each.value for each in others]
+        assert (cue.box.left, cue.box.top) == (1, 1) and max(cue.box.right, cue.box.bottom) <= 12
+        assert not any(touch(cue.box, each.box, 1) for each in planned.digits[1:])
+        seen |= {planned.samples[0].pixels.tobytes()}
+    assert len(seen) > 20  # by any hand
+    for each in made.train:
+        ((box,),) = (gold.keys for gold in each.gold)
+        assert isinstance(box, Box)
+        rows_, columns = np.nonzero(np.array(each.labels).reshape(SIZE // 2, SIZE // 2) == masks.DIGIT)
+        assert box.top // 2 <= rows_.min() and rows_.max() < -(-box.bottom // 2)
+        assert box.left // 2 <= columns.min() and columns.max() < -(-box.right // 2)
+        assert box.top >= 12 or box.left >= 12  # neither the cue nor what it is told by
+
+
+def test_relations_of_relations_are_held_out() -> None:
+    made = questions.dataset(seed=1, training=60, held_out=20, relations=True)
+    assert made == questions.dataset(seed=1, training=60, held_out=20, relations=True)
+    two = [["the digit" in text(each, "question") for each in part] for part in (made.train, made.dev, made.test)]
+    assert all(two[1]) and all(two[2]) and 15 < sum(two[0]) < 45
+    asked = [text(each, "question").split()[0] for part in (made.train, made.dev, made.test) for each in part]
+    assert set(asked) == {"what"} and set(made.labels) <= set(WORDS)
+
+
 def test_actors_of_a_film_stay_inside_their_frames_and_never_touch() -> None:
     chance = random.Random(0)
     for _ in range(20):

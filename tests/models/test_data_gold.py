@@ -126,6 +126,16 @@ def test_a_rewritten_character_comes_from_one_like_it(rule: str, longer: bool) -
         assert all(set(keys) == {written} or written == "." for written, keys in pairs(each))
     letters = [sum(map(str.isalpha, text(each))) for each in made.test]
     assert all(5 < count <= 10 for count in letters) if longer else max(letters) <= 5
+    assert made.name == f"Letters: {rule}, {'6 to 10' if longer else '2 to 5'} of them"
+
+
+def test_what_is_held_out_may_be_written_to_its_end() -> None:
+    luong = recipe("luong")
+    for lengths, most in (((4, 16), 64), ((4, 60), 121)):  # a letter is a token, and one ends them
+        made = transductions.dataset("copy", training=80, held_out=90, lengths=lengths, longer=True)
+        assert luong.prepare(made, luong.presets["demo"]).config.max_new_tokens == most
+    words = luong.prepare(made, luong.presets["full"]).config  # tokens are pieces: as the model has it
+    assert words.max_new_tokens == 64
 
 
 def test_what_the_rules_are() -> None:

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from limelight_models.data.dataset import DataError
+from limelight_models.index import recipe
+from limelight_models.training import session
 from limelight_models.training.checkpoint import read_state
 from limelight_models.training.runs import RunError, load_run, read_run
 from limelight_models.training.stop import Interrupted, Stop
@@ -142,6 +144,17 @@ def test_where_a_model_looks_is_measured_on_examples_of_their_own(pairs: Path, t
     gold.write_text('{"source": "ab", "target": "ba"}\n')
     with pytest.raises(DataError, match="those that say where to look, has no examples"):
         run(replace(wanted, out=tmp_path / "other"))
+
+
+def test_a_part_of_the_training_examples_is_drawn_by_the_seed(pairs: Path, tmp_path: Path) -> None:
+    source = session.Source(str(pairs), 1)
+    whole, some, fewer = (session.load(replace(source, examples=count), recipe("luong")) for count in (0, 12, 5))
+    assert (len(some.train), len(fewer.train)) == (12, 5) and some.train[:5] == fewer.train
+    assert set(map(repr, some.train)) < set(map(repr, whole.train))
+    assert (some.dev, some.test) == (whole.dev, whole.test)
+    other = session.load(replace(source, seed=2, examples=12), recipe("luong"))
+    assert {*map(repr, other.train)} != {*map(repr, some.train)}
+    assert len(session.load(replace(source, examples=10_000), recipe("luong")).train) == len(whole.train)
 
 
 def test_the_model_and_the_data_have_names_of_their_own(documents: Path, tmp_path: Path) -> None:

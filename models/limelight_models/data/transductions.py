@@ -81,9 +81,10 @@ def dataset(
     train = examples(rule, training, lengths, chance, seen)
     dev = examples(rule, held_out, lengths, chance, seen)
     beyond = (lengths[1] + 1, 2 * lengths[1]) if longer else lengths
+    name = f"Letters: {rule}" + (f", {beyond[0]} to {beyond[1]} of them" if lengths != LENGTHS else "")
     shown = f"held out with {beyond[0]} to {beyond[1]}" if longer else "some of them held out"
     return Dataset(
-        name=f"Letters: {rule}",
+        name=name,
         licence="none: generated",
         summary=f"Sequences of {lengths[0]} to {lengths[1]} letters, {shown}, generated from seed {seed}.",
         train=train,

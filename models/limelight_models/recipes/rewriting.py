@@ -71,11 +71,19 @@ def prepare(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
             target_vocabulary=tokenizers.size(target),
             begin=begin,
             end=end,
-            **preset.sizes,
+            **{**({} if preset.vocabulary else {"max_new_tokens": _longest(dataset, config)}), **preset.sizes},
         )
         return Blueprint(made, (), {SOURCE: source, TARGET: target})
 
     return prepared
+
+
+def _longest(dataset: Dataset, config: type[C]) -> int:
+    """The most characters of a target, and one to end it; no fewer than a model has of its own."""
+    targets = tokenizers.texts_of(
+        [each.instance["target"] for part in (dataset.train, dataset.dev, dataset.test) for each in part]
+    )
+    return max(config.max_new_tokens, 1 + max(map(len, targets)))
 
 
 # The recipe of a model that rewrites a text, taught by pairs of texts.

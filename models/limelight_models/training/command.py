@@ -39,6 +39,9 @@ def train(
             help="A file, or a folder with train, dev and test, in a format above; or `builtin`, or `builtin:NAME`."
         ),
     ] = "builtin",
+    examples: Annotated[
+        int | None, typer.Option(min=1, help="At most so many of the training examples, drawn by the seed.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME where it is left out.")] = None,
     preset: Annotated[
         str,
@@ -121,6 +124,7 @@ def train(
         attention=attention,
         out=out,
         data=data,
+        examples=examples or 0,
         preset=preset,
         changes=changes,
         name=name,

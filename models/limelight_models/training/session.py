@@ -16,7 +16,7 @@ from limelight_bundle.values import Image, Instance, Pair, Sentences, Text, Valu
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data import folder as files
 from limelight_models.data import generated, row_files, rows
-from limelight_models.data.dataset import DataError, Dataset, Example, known, require
+from limelight_models.data.dataset import DataError, Dataset, Example, known, require, shuffled
 from limelight_models.data.understood import understood
 from limelight_models.index import recipe
 from limelight_models.network import Network
@@ -50,7 +50,7 @@ class Order:
     model's softmax; empty for its own. name: what the model is called in a repository;
     empty for the model's own name, or the mechanism's. data_name, licence: what the bundle says of the data. gold: a
     file of examples that say where to look, for the figures of that alone. columns: of the data's lines, those that are
-    read. device: what it learns on, by name.
+    read. examples: of the training part, at most so many; 0 for all. device: what it learns on, by name.
     """
 
     model: str
@@ -65,6 +65,7 @@ class Order:
     licence: str = ""
     gold: str = ""
     columns: tuple[str, ...] = ()
+    examples: int = 0
     device: str = "cpu"
     resume: bool = False
     overwrite: bool = False
@@ -104,6 +105,7 @@ class Source:
     licence: str = ""
     gold: str = ""
     columns: Sequence[str] = ()
+    examples: int = 0
 
 
 def check_texts(source: Source) -> None:
@@ -193,7 +195,9 @@ def begin(order: Order) -> tuple[Run, Dataset]:
     chosen, name, preset = order.recipe, order.called, order.chosen()
     if order.out.exists() and any(order.out.iterdir()) and not order.overwrite:
         raise RunError(f"{order.out} is not empty; take --resume to go on, --overwrite to begin again, or another")
-    source = Source(order.data, preset.settings.seed, order.data_name, order.licence, order.gold, order.columns)
+    source = Source(
+        order.data, preset.settings.seed, order.data_name, order.licence, order.gold, order.columns, order.examples
+    )
     check_texts(source)
     dataset = load(source, chosen)
     blueprint = chosen.prepare(dataset, preset)
@@ -246,7 +250,10 @@ def load_again(run: Run, folder: Path) -> Dataset:
 
 
 def load(source: Source, chosen: Recipe[Any]) -> Dataset:
-    """The data of a run, and a file of examples that say where to look."""
+    """The data of a run, so many training examples of them, and a file of examples that say where to look."""
+    if source.examples:
+        whole = load(replace(source, examples=0), chosen)
+        return replace(whole, train=tuple(shuffled(whole.train, source.seed)[: source.examples]))
     if source.gold:
         if not isinstance(chosen.data, rows.Kind):
             raise DataError(f"--gold takes a file of lines; this model learns from {chosen.data}")

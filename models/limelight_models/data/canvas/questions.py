@@ -10,7 +10,7 @@ Only what has one answer is asked. The name of a digit in a question looks at th
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from limelight_bundle.values import Image, Instance, Text
 from limelight_models.data.canvas.relations import OPPOSITES, the_one
@@ -20,41 +20,52 @@ from limelight_models.data.gold import Box, Gold, Span
 from limelight_models.data.images import png
 
 _SHOWN = ("what is", "which", "is there", "how many")  # how questions begin of which one is shown
+_STEPS_ASKED = "'what is left of the seven?' (or right of, above, below), 'what is above the digit left of the two?'"
+_OTHERS_ASKED = (
+    ", 'which digit is furthest left?' (or right, up, down), 'is there a two?', 'how many digits are there?'"
+)
 _MARGIN = 4  # pixels by which the one furthest to a side is further than the next
 
 # A question and its answer; the boxes that tell it; and for phrases of the question the digits that they name.
 Asked = tuple[str, str, tuple[Box, ...], dict[str, Digit]]
+Ask = Callable[[Sequence[Digit], random.Random], Asked | None]
 
 
 def dataset(
-    *, seed: int = 0, training: int = 20_000, held_out: int = 1_000, digits: tuple[int, int] = DIGITS
+    *,
+    seed: int = 0,
+    training: int = 20_000,
+    held_out: int = 1_000,
+    digits: tuple[int, int] = DIGITS,
+    relations: bool = False,
 ) -> Dataset:
-    """Make `training` + 2 × `held_out` questions, each about a picture of its own; the seed decides all of it."""
-    chance = random.Random(f"questions/{seed}")
-    parts = zip(hands(), (training, held_out, held_out), strict=True)
-    train, dev, test = (tuple(example(hand, chance, digits) for _ in range(count)) for hand, count in parts)
+    """Make `training` + 2 × `held_out` questions, each about a picture of its own; the seed decides all of it.
+
+    relations: whether all are of one step or two, those that are held out of two.
+    """
+    chance = random.Random(f"{'relations' if relations else 'questions'}/{seed}")
+    steps = ({one_step: 1, two_steps: 1}, {two_steps: 1}, {two_steps: 1}) if relations else (KINDS, KINDS, KINDS)
+    parts = zip(hands(), (training, held_out, held_out), steps, strict=True)
+    train, dev, test = (
+        tuple(example(hand, chance, digits, kinds) for _ in range(count)) for hand, count, kinds in parts
+    )
     return Dataset(
-        name="Handwritten digits on a canvas: questions",
+        name=f"Handwritten digits on a canvas: {'relations' if relations else 'questions'}",
         licence="CC-BY-4.0 (the digits)",
         summary=f"Questions about pictures of {digits[0]} to {digits[1]} digits, generated from seed {seed}.",
         train=train,
         dev=dev,
         test=test,
         shown=tuple(_first(test)),
-        does=(
-            "Answers a question about the digits in a picture: with the name of a digit, with how many there are, or "
-            "with yes or no."
-        ),
+        does="Answers a question about the digits in a picture: with the name of a digit"
+        + ("." if relations else ", with how many there are, or with yes or no."),
         inputs={
             "image": (
                 "Two to five different digits, handwritten, upright, apart from each other, each a quarter to a third "
                 "as high as the picture, dark on light or light on dark: a drawing, a photo of paper. Any size; square "
                 "is best."
             ),
-            "question": (
-                "'what is left of the seven?' (or right of, above, below), 'what is above the digit left of the two?', "
-                "'which digit is furthest left?' (or right, up, down), 'is there a two?', 'how many digits are there?'"
-            ),
+            "question": _STEPS_ASKED if relations else _STEPS_ASKED + _OTHERS_ASKED,
         },
     )
 
@@ -69,9 +80,12 @@ def _first(examples: Sequence[Example]) -> Iterator[Instance]:
                 break
 
 
-def example(hand: Hand, chance: random.Random, digits: tuple[int, int] = DIGITS) -> Example:
-    """A picture, a question and its answer."""
-    ask = chance.choices(list(KINDS), list(KINDS.values()))[0]  # first, so that hard questions are as frequent
+def example(
+    hand: Hand, chance: random.Random, digits: tuple[int, int] = DIGITS, kinds: Mapping[Ask, int] | None = None
+) -> Example:
+    """A picture, a question and its answer. kinds: of questions, and how frequent each is; all where none are named."""
+    kinds = kinds or KINDS
+    ask = chance.choices(list(kinds), list(kinds.values()))[0]  # first, so that hard questions are as frequent
     while True:
         planned = plan(hand, chance, digits=digits)
         asked = ask(planned.digits, chance)
@@ -132,7 +146,7 @@ def count(digits: Sequence[Digit], chance: random.Random) -> Asked:
     return "how many digits are there?", WORDS[len(digits)], tuple(each.box for each in digits), {}
 
 
-KINDS: dict[Callable[[Sequence[Digit], random.Random], Asked | None], int] = {
+KINDS: dict[Ask, int] = {
     one_step: 40,
     two_steps: 20,
     furthest: 15,

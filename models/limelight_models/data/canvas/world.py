@@ -116,12 +116,12 @@ def _sample(pixels: Array) -> Sample:
     return Sample(pixels, columns / rows)
 
 
-def plan(hand: Hand, chance: random.Random, *, digits: tuple[int, int] = DIGITS) -> Plan:
-    """So many digits as `digits` allows, all of different values, none of which touch."""
+def plan(hand: Hand, chance: random.Random, *, digits: tuple[int, int] = DIGITS, free: Sequence[Box] = ()) -> Plan:
+    """So many digits as `digits` allows, all of different values, none of which touch; none in the boxes of `free`."""
     while True:
-        values = chance.sample(range(len(WORDS)), chance.randint(*digits))
+        values = chance.sample(range(len(hand.samples)), chance.randint(*digits))
         samples = tuple(chance.choice(hand.samples[value]) for value in values)
-        boxes = spread([size(each, chance) for each in samples], chance)
+        boxes = spread([size(each, chance) for each in samples], chance, free)
         if boxes is not None:
             return Plan(tuple(map(Digit, values, boxes)), samples)
 
@@ -132,9 +132,9 @@ def size(sample: Sample, chance: random.Random, heights: tuple[int, int] = _HEIG
     return max(_NARROWEST, round(sample.aspect * height)), height
 
 
-def spread(sizes: Sequence[tuple[int, int]], chance: random.Random) -> list[Box] | None:
-    """Boxes of these sizes that do not touch; None where chance found none."""
-    taken: list[Box] = []
+def spread(sizes: Sequence[tuple[int, int]], chance: random.Random, free: Sequence[Box] = ()) -> list[Box] | None:
+    """Boxes of these sizes that touch neither each other nor those of `free`; None where chance found none."""
+    taken = list(free)
     for width, height in sizes:
         for _ in range(_TRIES):
             left, top = chance.randint(1, SIZE - width - 1), chance.randint(1, SIZE - height - 1)
@@ -144,7 +144,7 @@ def spread(sizes: Sequence[tuple[int, int]], chance: random.Random) -> list[Box]
                 break
         else:
             return None
-    return taken
+    return taken[len(free) :]
 
 
 def touch(one: Box, other: Box, apart: float) -> bool:

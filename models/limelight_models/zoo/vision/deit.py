@@ -128,7 +128,7 @@ def card(network: DataEfficientTransformer, blueprint: Blueprint[DeitConfig]) ->
 PRESETS = {
     "tiny": tiny(d_model=8, layers=2, heads=2, d_hidden=12, channels=(4,), epochs=2),
     "demo": preset(30, 64, 2e-3, patience=15, weight_decay=0.05),
-    "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, patch=4, epochs=3),
+    "full": preset(20, 64, 1e-3, patience=5, weight_decay=0.05, patch=4),
     # DeiT-B as it learns ImageNet, of grey pictures, but for pictures changed at random; the teacher is this project's.
     "paper": preset(300, 1024, 1e-3, weight_decay=0.05, patience=300).sized(
         patch=16, d_model=768, layers=12, heads=12, d_hidden=3072, dropout=0.0

@@ -137,7 +137,7 @@ _SETTINGS = Settings(epochs=60, batch_size=64, learning_rate=2e-3, patience=15, 
 PRESETS = {
     "tiny": tiny(d_model=8, layers=1, heads=2, d_hidden=12, teacher=12, teacher_layers=2, epochs=2),
     "demo": Preset(settings=_SETTINGS),
-    "full": Preset(settings=_SETTINGS, sizes={"patch": 4, "d_model": 32, "d_hidden": 64, "epochs": 3}),
+    "full": Preset(settings=_SETTINGS, sizes={"patch": 4, "d_model": 32, "d_hidden": 64}),
     # The sizes of BERT-base and of the student with half its layers and half its features, as encoders of pictures.
     "paper": preset(10, 256, 5e-4, patience=10).sized(
         patch=16, d_model=384, d_hidden=1536, layers=6, heads=12, teacher=768, teacher_layers=12

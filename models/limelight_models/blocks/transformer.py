@@ -1,6 +1,5 @@
 """Layers of Transformers, and places."""
 
-import math
 from dataclasses import replace
 
 import torch
@@ -95,11 +94,15 @@ class PostNormLayer(AroundAttention, nn.Module):
         return self.after_hidden(features, self.hidden(features)), weights
 
 
-def places(position: Tensor, d_model: int) -> Tensor:
+def places(position: Tensor, like: Tensor) -> Tensor:
     """PE(p, i) = sin(p / 10000^(2i / d_model)), and behind them their cosines (Vaswani et al. 2017, §3.5).
 
-    Shapes: […] -> […, d_model].
+    Angles are float64, in exported graphs too: in float32 the sines of place 2,048 would be off by 1e-4.
+
+    Shapes: position […], like [..., d_model] -> […, d_model], in the dtype of `like`.
     """
-    rates = torch.exp(torch.arange(0, d_model, 2, device=position.device) * (-math.log(10_000) / d_model))
-    angles = position.unsqueeze(-1) * rates
-    return torch.cat([angles.sin(), angles.cos()], -1)
+    d_model = like.shape[-1]
+    # Exporting cuts plain numbers to float32, which these are in without a loss.
+    exponents = torch.arange(0, d_model, 2, dtype=torch.float64, device=position.device) / -d_model
+    angles = position.unsqueeze(-1) * 10_000**exponents
+    return torch.cat([angles.sin(), angles.cos()], -1).to(like.dtype)

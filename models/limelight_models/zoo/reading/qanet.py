@@ -87,7 +87,7 @@ class EncoderBlock(nn.Module):
         return () if self.own is None else weights_of(self.own)
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
-        x, weights = x + places(torch.arange(x.shape[1], device=x.device), x.shape[2]).to(x.dtype), None
+        x, weights = x + places(torch.arange(x.shape[1], device=x.device), x), None
         for norm, convolution in zip(self.before, self.convolutions, strict=True):
             x = x + self.dropout(convolution(norm(x), mask))
         if self.own is not None:

@@ -63,8 +63,7 @@ class UniversalTransformer(EncoderDecoder):
 
     def entered(self, features: Tensor, position: Tensor, number: int) -> Tensor:
         """H_{t-1} + P_t of step t = number + 1: [batch, token, d_model], position [… , token]."""
-        d_model = self.config.d_model
-        return features + places(position, d_model) + places(torch.full_like(position, number + 1), d_model)
+        return features + places(position, features) + places(torch.full_like(position, number + 1), features)
 
     def read_source(self, tensors: Mapping[str, Tensor]) -> tuple[Pondered, dict[str, Tensor]]:
         """The source's tokens after the last step, and the encoder's maps."""

@@ -43,7 +43,7 @@ ZOO = {
     "memn2n": Entry("K3", "memory.memn2n", "one"),
     "aoa-reader": Entry("K11", "reading.aoa_reader", "average"),
     "label-wise-lstm": Entry("K17", "sentences.label_wise", "shared"),
-    "diversity-lstm": Entry("K23", "sentences.diversity", "plain"),
+    "diversity-lstm": Entry("K23", "sentences.diversity", "plain orthogonal"),
     "san": Entry("K10", "co_attention.san", "one"),
     "lxmert": Entry("K22", "co_attention.lxmert", "one"),
     "visualbert": Entry("K22", "co_attention.visualbert", "late"),

@@ -1,6 +1,7 @@
 """Published models against transcriptions of their papers in NumPy (`tests/oracles/zoo`)."""
 
 import ast
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import tests.oracles
 import tests.oracles.zoo
 from limelight_models.index import ZOO, published, variants
 from limelight_models.network import Answer
+from limelight_models.zoo.reading.qanet import EncoderBlock
+from limelight_models.zoo.sentences.diversity import conicity, pairwise_cosine
 from limelight_models.zoo.sentences.structured import redundancy
 from tests.kit import small
 
@@ -82,6 +85,34 @@ def test_without_attention_within_sentences_the_order_of_words_says_nothing() ->
         model = small.make(name)
         said, turned = (model(first_ids=ids, **pair).outputs["logits"] for ids in (first, first.flip(1)))
         assert torch.allclose(said, turned) == blind
+
+
+def test_a_long_state_hides_from_conicity_that_the_others_are_alike() -> None:
+    """Ten states of length 1 point one way, one of length 100 the other: their mean is the long one's."""
+    states = torch.tensor([[[1.0, 0.0]] * 10 + [[-100.0, 0.0]] + [[3.0, 4.0]]])
+    mask = torch.arange(12)[None] < 11
+    assert conicity(states * mask.unsqueeze(-1), mask).item() == pytest.approx((1 - 10) / 11)
+    assert pairwise_cosine(states, mask).item() == pytest.approx((45 - 10) / 55)
+    assert pairwise_cosine(states, mask & (torch.arange(12) < 1)).item() == 0
+
+
+def test_later_sublayers_of_qanet_are_left_out_more_often() -> None:
+    """Three of them, with p_L = 0.4 left out in 0.2, 0.4 and 0.6 of the steps, each by itself."""
+    torch.manual_seed(0)
+    config = replace(small.config("qanet"), survival=0.4, dropout=0.0)
+    block = EncoderBlock(config, convolutions=1, width=3)
+    x, mask = torch.randn(1, 5, config.d), torch.ones(1, 5, dtype=torch.bool)
+    with torch.no_grad():
+        many, _ = block.train()(x.expand(4000, -1, -1), mask.expand(4000, -1))
+        kinds, counts = (many - x).sum(-1).unique(dim=0, return_counts=True)
+        whole, _ = block.eval()(x, mask)
+        config = replace(config, survival=1.0)
+        again = EncoderBlock(config, convolutions=1, width=3)
+        again.load_state_dict(block.state_dict())
+        every, _ = again.train()(x, mask)
+    wanted = [first * second * third for first in (0.2, 0.8) for second in (0.4, 0.6) for third in (0.6, 0.4)]
+    assert len(kinds) == 8 and sorted((counts / 4000).tolist()) == pytest.approx(sorted(wanted), abs=0.02)
+    torch.testing.assert_close(every, whole)
 
 
 def test_a_transcription_notices_what_a_model_does_otherwise() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tests.oracles.cases import Array, array
-from tests.oracles.zoo import Tensors, layernorm, linear, multi_head, relu, sines, softmax
+from tests.oracles.zoo import Tensors, layernorm, linear, multi_head, relu, sigmoid, sines, softmax
 
 
 def convolution(layer: Any, x: Array) -> Array:
@@ -35,11 +35,19 @@ def block(layer: Any, x: Array) -> tuple[Array, Array]:
     return x + linear(layer.hidden[2], hidden), maps
 
 
+def read(network: Any, ids: Array) -> Array:
+    """Words, through highway layers (Srivastava et al. 2015, eq. 3), in the size of the blocks."""
+    x, (*highways, resize) = array(network.words.weight)[ids], network.read
+    for layer in highways:
+        gate = sigmoid(linear(layer.gate, x))
+        x = relu(linear(layer.change, x)) * gate + x * (1 - gate)
+    return linear(resize, x)
+
+
 def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
     maps = {}
-    words = array(network.words.weight)
-    q, maps["question.self"] = block(network.encoder, words[tensors["first_ids"]])
-    c, maps["passage.self"] = block(network.encoder, words[tensors["second_ids"]])
+    q, maps["question.self"] = block(network.encoder, read(network, tensors["first_ids"]))
+    c, maps["passage.self"] = block(network.encoder, read(network, tensors["second_ids"]))
     of_q, of_c, of_both = np.split(array(network.between.attention.score.weight.weight)[0, :, 0], 3)
     s = np.array([[of_q @ y + of_c @ x + of_both @ (x * y) for y in q] for x in c])
     row, column = softmax(s), softmax(s.T).T

@@ -59,7 +59,7 @@ ZOO = {
     "fixed-heads": Entry("L14", "transformer.fixed_heads", "divided"),
     "synthesizer": Entry("L17", "transformer.synthesizer", "random"),
     "transparent": Entry("P12", "transformer.transparent", "last"),
-    "universal": Entry("L5", "transformer.universal", "fixed"),
+    "universal": Entry("L5", "transformer.universal", "fixed copied"),
     "decomposable-attention": Entry("K9", "sentence_pairs.decomposable", "within"),
     "attentive-pooling": Entry("K12", "sentence_pairs.attentive_pooling", "largest"),
     "word-by-word": Entry("R7", "sentence_pairs.word_by_word", "once"),

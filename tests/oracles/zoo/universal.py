@@ -1,4 +1,4 @@
-"""Dehghani et al. (2019), §2.1 and appendix C: a token, a step and a head at a time."""
+"""Dehghani et al. (2019), §2.1, §2.2 and appendix C: a token, a step and a head at a time."""
 
 from typing import Any
 
@@ -41,8 +41,11 @@ def repeated(halting: Any, states: Array, steps: int, layer: Any) -> tuple[Array
     halted, done, shown = np.zeros(count), [False] * count, []
     for t in range(steps):
         entered = states + sines(range(count), d) + sines([t + 1], d)  # eq. 6, 7
-        states, maps = layer(entered)
+        made, maps = layer(entered)
         shown.append(maps)
+        if halting.copied:
+            made = np.array([states[i] if done[i] else made[i] for i in range(count)])
+        states = made
         for i in range(count):
             p = 1.0 if halting.stop is None else float(sigmoid(linear(halting.stop, entered[i]))[0])
             if halting.stop is not None and halted[i] + p > halting.threshold:

@@ -16,8 +16,10 @@ from torch.onnx._internal.exporter import _fx_passes
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter
 
+from limelight_export.conversion.float16 import convert_to_float16
 from limelight_export.interface import TensorSpec
 from limelight_export.tracing.trace import trace, without_needless_work
+from limelight_models.blocks.transformer import places
 
 
 class Looked(nn.Module):
@@ -153,3 +155,24 @@ def test_operators_that_onnx_lacks_are_decomposed_for_any_size(
         steps = torch.randn(batch, length, 4)
         for one, wanted in zip(session.run(names, {"steps": steps.numpy()}), module(steps), strict=True):
             np.testing.assert_allclose(one, wanted.detach().numpy(), atol=1e-5)
+
+
+class Placed(nn.Module):
+    """Adds to each token what says where it stands."""
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor]:
+        (features,) = inputs
+        return (features + places(torch.arange(features.shape[1]), features),)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_places_are_as_exact_in_a_graph_as_the_numbers_of_its_outputs(half: bool) -> None:
+    """At any length, far places too: in float32 the sines of 20,000 are off by 0.0016; float16 has no such number."""
+    port = TensorSpec(name="features", axes=("batch", "token", 128), dtype=np.dtype(np.float32))
+    model = onnx_ir.to_proto(trace(Placed(), [torch.zeros(2, 5, 128)], [port], ["placed"], {}))
+    graph = convert_to_float16(model) if half else model
+    session = onnxruntime.InferenceSession(graph.SerializeToString())
+    (found,) = session.run(["placed"], {"features": np.zeros((1, 20_000, 128), np.float32)})
+    angles = np.arange(20_000)[:, None] / 10_000 ** (np.arange(0, 128, 2) / 128)
+    wanted = np.concatenate([np.sin(angles), np.cos(angles)], -1)
+    np.testing.assert_allclose(found[0], wanted, rtol=0, atol=5e-4 if half else 1e-7)

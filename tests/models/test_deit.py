@@ -20,7 +20,7 @@ def theirs_of(ours: DataEfficientTransformer) -> DeiTForImageClassificationWithT
             image_size=(config.rows, config.columns), patch_size=config.patch, num_channels=1,
             num_labels=config.classes,
             hidden_size=config.d_model, num_hidden_layers=config.layers, num_attention_heads=config.heads,
-            intermediate_size=config.d_hidden, layer_norm_eps=1e-5, attn_implementation="eager",
+            intermediate_size=config.d_hidden, layer_norm_eps=1e-6, attn_implementation="eager",
         )
     ).double().eval()  # fmt: skip
     embedding = theirs.deit.embeddings

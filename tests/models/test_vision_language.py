@@ -72,7 +72,7 @@ def visualbert(name: str) -> tuple[VisualBert, VisualBertModel, list[nn.Module]]
             vocab_size=config.vocabulary, hidden_size=config.d, visual_embedding_dim=config.d,
             num_hidden_layers=config.layers - late, bypass_transformer=late,
             num_attention_heads=config.heads, intermediate_size=config.d_hidden, hidden_act="gelu",
-            max_position_embeddings=config.max_tokens, layer_norm_eps=1e-5, attn_implementation="eager",
+            max_position_embeddings=config.max_tokens, attn_implementation="eager",
         )
     ).double().eval()  # fmt: skip
     embed(theirs.embeddings, ours)
@@ -133,9 +133,6 @@ def test_lxmert_is_that_of_transformers() -> None:
         x_layers=config.layers, visual_feat_dim=config.d, max_position_embeddings=config.max_tokens,
     )  # fmt: skip
     theirs, head = LxmertModel(described).double().eval(), LxmertVisualAnswerHead(described, config.classes).double()
-    for each in (*theirs.modules(), *head.modules()):
-        if isinstance(each, nn.LayerNorm):
-            each.eps = 1e-5
     copy(lxmert_pairs(theirs, ours))
     copy(zip((head.logit_fc[number] for number in (0, 2, 3)), (*ours.hidden[::2], ours.classify), strict=True))
     with torch.no_grad():

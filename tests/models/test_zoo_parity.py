@@ -1,5 +1,6 @@
 """The networks against independent implementations: PyTorch's own layers with the same weights."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from limelight_models.attention.features import ConcatProduct
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
 from limelight_models.blocks.convolved import Parts
+from limelight_models.blocks.halting import Halting
 from limelight_models.blocks.patches import cut
 from limelight_models.blocks.recurrent import BiGru, turning
 from limelight_models.blocks.transformer import AddAndNorm, EncoderLayer, PostNormLayer
@@ -23,11 +25,14 @@ from limelight_models.zoo.co_attention.mcan import GuidedLayer, Mcan
 from limelight_models.zoo.rnn_search.luong import Luong
 from limelight_models.zoo.rnn_search.rnn_search import RnnSearch
 from limelight_models.zoo.segmentation.attention_unet import Gate
-from limelight_models.zoo.transformer.encoder_decoder import DecoderLayer, EncoderDecoder
+from limelight_models.zoo.transformer.encoder_decoder import DecoderLayer, EncoderDecoder, EncoderDecoderConfig
 from limelight_models.zoo.transformer.gpt import Block, Gpt
+from limelight_models.zoo.transformer.universal import UniversalTransformer
 from tests.kit import small
+from tests.oracles.zoo import sines
 
 VIT, GPT, TRANSFORMER, LUONG, BAHDANAU = map(small.config, ("vit", "gpt", "transformer", "luong", "bahdanau"))
+UNIVERSAL = small.config("universal")
 # What the tensors are called that a generating model reads.
 
 
@@ -155,29 +160,78 @@ def test_the_decoder_equals_torchs_layers_under_a_causal_mask() -> None:
 def test_the_transformer_equals_torchs() -> None:
     model = small.make("transformer")
     assert isinstance(model, EncoderDecoder)
-    sizes = (TRANSFORMER.d_model, TRANSFORMER.heads, TRANSFORMER.d_hidden)
     ids, target = small.stack([small.text(5, 1), small.text(3, 2)]), torch.stack([small.text(4, 3), small.text(4, 4)])
     found = model(source_ids=ids, source_mask=ids != 0, target_ids=target)
     source = model.embed(model.source_embedding, ids, torch.arange(5))
     put_in = torch.cat([torch.full((2, 1), TRANSFORMER.begin), target[:, :-1]], 1)
     features = model.embed(model.target_embedding, put_in, torch.arange(4))
     for layer in model.encoder:
-        assert isinstance(layer, PostNormLayer)
-        theirs = nn.TransformerEncoderLayer(*sizes, batch_first=True, dropout=0.0).double()
-        theirs.self_attn.load_state_dict(torchs(layer.attention))
-        load(theirs, layer.hidden, [layer.after_attention, layer.after_hidden])
-        source = theirs(source, src_key_padding_mask=ids == 0)
+        source = reading(layer, TRANSFORMER)(source, src_key_padding_mask=ids == 0)
     causal = nn.Transformer.generate_square_subsequent_mask(4, dtype=torch.float64)
     for number, reader in enumerate(model.decoder):
-        assert isinstance(reader, DecoderLayer)
-        other = nn.TransformerDecoderLayer(*sizes, batch_first=True, dropout=0.0).double()
-        other.self_attn.load_state_dict(torchs(reader.itself.attention))
-        other.multihead_attn.load_state_dict(torchs(reader.cross.attention))
-        load(other, reader.hidden, [reader.after_itself, reader.after_cross, reader.after_hidden])
+        other = writing(reader, TRANSFORMER)
         _, weights = other.self_attn(features, features, features, attn_mask=causal, average_attn_weights=False)
         assert torch.allclose(found.maps[f"decoder.{number}.self"], weights, atol=1e-12)
         features = other(features, source, tgt_mask=causal, memory_key_padding_mask=ids == 0)
     assert torch.allclose(found.outputs["scores"], features @ model.target_embedding.weight.T, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["universal-fixed", "universal"])
+def test_the_universal_transformer_is_torchs_layers_in_a_loop(name: str) -> None:
+    """Each step adds to every token where it stands and which step it is; what counts of each is Graves' (2016)."""
+    model = small.make(name)
+    assert isinstance(model, UniversalTransformer)
+    ids, target = small.stack([small.text(5, 1), small.text(3, 2)]), torch.stack([small.text(4, 3), small.text(4, 4)])
+    put_in = torch.cat([torch.full((2, 1), UNIVERSAL.begin), target[:, :-1]], 1)
+    found, d = model(source_ids=ids, source_mask=ids != 0, target_ids=target), UNIVERSAL.d_model
+
+    def loop(halting: Halting, features: Tensor, layer: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        made, chances = [], []
+        for number in range(1, 1 + model.steps):
+            features = features + torch.from_numpy(sines(range(features.shape[1]), d) + sines([number], d))
+            last_step = torch.full_like(features[..., :1], number == model.steps)
+            chances.append(last_step if halting.stop is None else halting.stop(features).sigmoid())
+            features = layer(features)
+            made.append(features)
+        p = torch.cat(chances, -1)
+        before = p.cumsum(-1) - p
+        counts = torch.where(before + p > UNIVERSAL.threshold, 1 - before, p) * (before <= UNIVERSAL.threshold)
+        kept = torch.cumprod(torch.cat([torch.ones_like(p[..., :1]), 1 - counts.flip(-1)[..., :-1]], -1), -1).flip(-1)
+        return (torch.stack(made, -1) * (counts * kept).unsqueeze(-2)).sum(-1), counts * kept
+
+    embedded = (d**0.5 * each(of) for each, of in ((model.source_embedding, ids), (model.target_embedding, put_in)))
+    first, last = reading(model.encoder[0], UNIVERSAL), writing(model.decoder[0], UNIVERSAL)
+    source, of_source = loop(model.encoder_halting, next(embedded), lambda x: first(x, src_key_padding_mask=ids == 0))
+    causal = nn.Transformer.generate_square_subsequent_mask(4, dtype=torch.float64)
+    features, of_target = loop(
+        model.decoder_halting,
+        next(embedded),
+        lambda x: last(x, source, tgt_mask=causal, memory_key_padding_mask=ids == 0),
+    )
+    assert torch.allclose(found.maps["encoder.steps"][:, 0], of_source * (ids != 0).unsqueeze(-1), atol=1e-12)
+    assert torch.allclose(found.maps["decoder.steps"][:, 0], of_target, atol=1e-12)
+    assert torch.allclose(found.outputs["scores"], features @ model.target_embedding.weight.T, atol=1e-10)
+
+
+def reading(ours: nn.Module, config: EncoderDecoderConfig) -> nn.TransformerEncoderLayer:
+    """A layer of torch's with the weights of an encoder's of ours."""
+    assert isinstance(ours, PostNormLayer)
+    sizes = (config.d_model, config.heads, config.d_hidden)
+    theirs = nn.TransformerEncoderLayer(*sizes, batch_first=True, dropout=0.0).double()
+    theirs.self_attn.load_state_dict(torchs(ours.attention))
+    load(theirs, ours.hidden, [ours.after_attention, ours.after_hidden])
+    return theirs
+
+
+def writing(ours: nn.Module, config: EncoderDecoderConfig) -> nn.TransformerDecoderLayer:
+    """A layer of torch's with the weights of a decoder's of ours."""
+    assert isinstance(ours, DecoderLayer)
+    sizes = (config.d_model, config.heads, config.d_hidden)
+    theirs = nn.TransformerDecoderLayer(*sizes, batch_first=True, dropout=0.0).double()
+    theirs.self_attn.load_state_dict(torchs(ours.itself.attention))
+    theirs.multihead_attn.load_state_dict(torchs(ours.cross.attention))
+    load(theirs, ours.hidden, [ours.after_itself, ours.after_cross, ours.after_hidden])
+    return theirs
 
 
 def load(theirs: nn.Module, hidden: nn.Sequential, norms: list[AddAndNorm]) -> None:

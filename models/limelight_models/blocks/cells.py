@@ -81,7 +81,7 @@ class Cells(nn.Module):
         self.layers = nn.Sequential(*layers, convolution(sizes[-1], last, size=3, norm=norm))
         self.grid = rows // math.prod(strides), columns // math.prod(strides)
         self.d_out = last + 2
-        down, across = (torch.linspace(-1, 1, count) for count in self.grid)
+        down, across = (torch.linspace(-1, 1, count, dtype=torch.float64) for count in self.grid)
         places = torch.stack([across.expand(*self.grid), down.unsqueeze(1).expand(*self.grid)], -1)
         self.register_buffer("places", places.flatten(0, 1), persistent=False)
 

@@ -9,11 +9,12 @@ from limelight_models.attention.weights import Weights
 
 
 class Pondered(NamedTuple):
-    """State of tokens after some steps: shapes [batch, token], result [batch, token, d], weights of steps so far.
+    """Tokens after some steps: shapes [batch, token], state and result [batch, token, d], weights of steps so far.
 
-    cost: steps that a token took, and its remainder, which alone has a gradient.
+    state: what the next step begins with. cost: steps that a token took, and its remainder, which alone has a gradient.
     """
 
+    state: Tensor
     result: Tensor
     halted: Tensor
     running: Tensor
@@ -27,16 +28,18 @@ class Halting(nn.Module):
     p_t = sigmoid(w x_t + b);  w_t = p_t while Σ p ≤ threshold, 1 - Σ_{s<t} p_s at the step that passes it, then 0
     y_t = w_t h_t + (1 - w_t) y_{t-1}, y_0 = 0
 
-    x_t is what step t reads and h_t what it makes of it. Without halting, the last step has all the weight.
+    x_t is what step t reads and h_t what it makes of it. Without halting, the last step has all the weight. A token
+    that has halted goes on being transformed, and others attend to it as it is by then (listing 2); where `copied`, it
+    stays as it was when it halted (§2.2). Either way nothing more of it counts in y.
 
     Shapes: x_t, h_t [batch, token, d] -> result y [batch, token, d], weights of h_1 … h_T in it [batch, 1, token, T].
     """
 
     makes = (Weights(normalised=False),)
 
-    def __init__(self, *, d: int, threshold: float, halting: bool = True) -> None:
+    def __init__(self, *, d: int, threshold: float, halting: bool = True, copied: bool = False) -> None:
         super().__init__()
-        self.threshold = threshold
+        self.threshold, self.copied = threshold, copied
         self.stop = nn.Linear(d, 1) if halting else None
         if self.stop is not None:
             nn.init.ones_(self.stop.bias)  # as the authors begin: tokens halt early
@@ -44,7 +47,8 @@ class Halting(nn.Module):
     def begin(self, features: Tensor) -> Pondered:
         """Before the first step."""
         nothing = torch.zeros_like(features[..., 0])
-        return Pondered(torch.zeros_like(features), nothing, torch.ones_like(nothing, dtype=torch.bool), nothing, ())
+        running = torch.ones_like(nothing, dtype=torch.bool)
+        return Pondered(features, torch.zeros_like(features), nothing, running, nothing, ())
 
     def forward(self, before: Pondered, entered: Tensor, made: Tensor) -> Pondered:
         """A step more."""
@@ -57,7 +61,9 @@ class Halting(nn.Module):
             remainder = torch.where(ends, 1 - halted, 0.0)
             weight = remainder + torch.where(running & ~ends, p, 0.0)
             running = running & ~ends
+        goes_on = before.running.unsqueeze(-1)
         return Pondered(
+            state=torch.where(goes_on, made, before.state) if self.copied and self.stop is not None else made,
             result=before.result + weight.unsqueeze(-1) * (made - before.result),
             halted=halted + weight,
             running=running,

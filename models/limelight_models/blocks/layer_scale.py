@@ -7,6 +7,7 @@ from limelight_models.attention import Attention
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
 from limelight_models.attention.weights import AroundAttention
+from limelight_models.blocks.transformer import VIT_EPSILON
 
 
 class Branch(nn.Module):
@@ -17,7 +18,7 @@ class Branch(nn.Module):
 
     def __init__(self, *, d_model: int, scale: float, dropout: float) -> None:
         super().__init__()
-        self.norm, self.dropout = nn.LayerNorm(d_model), nn.Dropout(dropout)
+        self.norm, self.dropout = nn.LayerNorm(d_model, VIT_EPSILON), nn.Dropout(dropout)
         self.gamma = nn.Parameter(torch.full((d_model,), scale))
 
     def forward(self, x: Tensor, made: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ def grid_places(grid: tuple[int, int], like: Tensor) -> Tensor:
     Shapes: rows and columns, [..., cell, d], d a multiple of 4 -> [cell, d], row by row, in the dtype of `like`.
     """
     rows, columns = grid
-    down, across = (places(torch.arange(size, device=like.device), like.shape[-1] // 2) for size in grid)
+    half = like[..., : like.shape[-1] // 2]
+    down, across = (places(torch.arange(size, device=like.device), half) for size in grid)
     both = [down.unsqueeze(1).expand(-1, columns, -1), across.expand(rows, -1, -1)]
-    return torch.cat(both, -1).flatten(0, 1).to(like.dtype)
+    return torch.cat(both, -1).flatten(0, 1)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.blocks.cells import Cells, OverTheCell, convolution
+from limelight_models.blocks.transformer import BERT_EPSILON
 
 
 class Around(nn.Module):
@@ -65,7 +66,7 @@ class PlacedRegions(nn.Module):
     def __init__(self, d: int, grid: tuple[int, int]) -> None:
         super().__init__()
         self.feature, self.box = nn.Linear(d, d), nn.Linear(4, d)
-        self.feature_norm, self.box_norm = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.feature_norm, self.box_norm = nn.LayerNorm(d, BERT_EPSILON), nn.LayerNorm(d, BERT_EPSILON)
         down, across = (torch.arange(count) / count for count in grid)
         corners = torch.stack([across.expand(*grid), down.unsqueeze(1).expand(*grid)], -1).flatten(0, 1)
         size = torch.tensor([1 / grid[1], 1 / grid[0]])

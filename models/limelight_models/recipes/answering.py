@@ -9,7 +9,7 @@ from typing import TypeVar
 from torch import nn
 
 from limelight_models.blocks.regions import Regions
-from limelight_models.blocks.transformer import PostNormLayer
+from limelight_models.blocks.transformer import BERT_EPSILON, PostNormLayer
 from limelight_models.cards.language import ImageInput, LabelSet, TextInput, Tokenizer
 from limelight_models.data import rows, tokenizers
 from limelight_models.data.canvas import questions
@@ -85,7 +85,12 @@ class BertVqaConfig(VqaConfig):
     def layer(self) -> PostNormLayer:
         """Self-attention and a position-wise network (Devlin et al. 2019, §3)."""
         return PostNormLayer(
-            d_model=self.d, heads=self.heads, d_hidden=self.d_hidden, dropout=self.dropout, act=nn.GELU
+            d_model=self.d,
+            heads=self.heads,
+            d_hidden=self.d_hidden,
+            dropout=self.dropout,
+            act=nn.GELU,
+            epsilon=BERT_EPSILON,
         )
 
 

@@ -2,7 +2,7 @@
 
 A file is called as the model's file in `models/limelight_models/zoo`; its function `answer` takes the network, for its
 parameters alone, and the tensors of one instance without batch axis and padding, and gives every output and map by
-name.
+name. Nothing here calls the project's own code.
 """
 
 from math import erf
@@ -46,6 +46,12 @@ def layernorm(layer: Any, x: Array) -> Array:
 def gelu(x: Array) -> Array:
     """x Φ(x) (Hendrycks & Gimpel 2016)."""
     return x * (1 + np.vectorize(erf)(x / np.sqrt(2))) / 2
+
+
+def sines(places: Any, d: int) -> Array:
+    """sin and cos of place / 10000^(2i/d), sines first (Vaswani et al. 2017, §3.5), for each place."""
+    angles = np.array([[place / 10_000 ** (2 * i / d) for i in range(d // 2)] for place in places])
+    return np.concatenate([np.sin(angles), np.cos(angles)], -1)
 
 
 def multi_head(layer: Any, query: Array, key: Array) -> tuple[Array, Array]:

@@ -16,14 +16,14 @@ def feed_forward(layers: Any, x: Array) -> Array:
 
 
 def within(attention: Any, words: Array, reach: int) -> tuple[Array, Array]:
-    """§3.4: f_ij = F_intra(a_i)ᵀ F_intra(a_j), and a number for the distance, the same beyond `reach`."""
+    """§3.4: f_ij = F_intra(a_i)ᵀ F_intra(a_j), and a number for the distance, one for all beyond `reach`."""
     length = len(words)
     made = feed_forward(attention.score.network, words)
     f = np.zeros((length, length))
     for i in range(length):
         for j in range(length):
-            away = max(-reach, min(reach, i - j))
-            f[i, j] = made[i] @ made[j] + array(attention.score.distance)[away + reach]
+            bias = reach + i - j if abs(i - j) <= reach else -1
+            f[i, j] = made[i] @ made[j] + array(attention.score.distance)[bias]
     weights_of = softmax(f)
     return np.concatenate([words, weights_of @ words], -1), weights_of
 

@@ -3,11 +3,9 @@
 from typing import Any
 
 import numpy as np
-import torch
 
-from limelight_models.blocks.transformer import places
 from tests.oracles.cases import Array, array
-from tests.oracles.zoo import Tensors, layernorm, linear, multi_head, relu, softmax
+from tests.oracles.zoo import Tensors, layernorm, linear, multi_head, relu, sigmoid, sines, softmax
 
 
 def convolution(layer: Any, x: Array) -> Array:
@@ -25,7 +23,7 @@ def convolution(layer: Any, x: Array) -> Array:
 
 
 def block(layer: Any, x: Array) -> tuple[Array, Array]:
-    x = x + array(places(torch.arange(len(x)), x.shape[1]))  # the network's own, as float32 rounds them
+    x = x + sines(range(len(x)), x.shape[1])
     for norm, each in zip(layer.before, layer.convolutions, strict=True):
         x = x + convolution(each, layernorm(norm, x))
     maps = np.zeros(0)
@@ -37,11 +35,19 @@ def block(layer: Any, x: Array) -> tuple[Array, Array]:
     return x + linear(layer.hidden[2], hidden), maps
 
 
+def read(network: Any, ids: Array) -> Array:
+    """Words, through highway layers (Srivastava et al. 2015, eq. 3), in the size of the blocks."""
+    x, (*highways, resize) = array(network.words.weight)[ids], network.read
+    for layer in highways:
+        gate = sigmoid(linear(layer.gate, x))
+        x = relu(linear(layer.change, x)) * gate + x * (1 - gate)
+    return linear(resize, x)
+
+
 def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
     maps = {}
-    words = array(network.words.weight)
-    q, maps["question.self"] = block(network.encoder, words[tensors["first_ids"]])
-    c, maps["passage.self"] = block(network.encoder, words[tensors["second_ids"]])
+    q, maps["question.self"] = block(network.encoder, read(network, tensors["first_ids"]))
+    c, maps["passage.self"] = block(network.encoder, read(network, tensors["second_ids"]))
     of_q, of_c, of_both = np.split(array(network.between.attention.score.weight.weight)[0, :, 0], 3)
     s = np.array([[of_q @ y + of_c @ x + of_both @ (x * y) for y in q] for x in c])
     row, column = softmax(s), softmax(s.T).T

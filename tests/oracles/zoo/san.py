@@ -1,16 +1,38 @@
-"""Yang et al. (2016), §3. The features f_I are those of the network's convolutions, as the paper has VGGNet's."""
+"""Yang et al. (2016), §3. The features f_I are of this project's own convolutions, as the paper has VGGNet's."""
 
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.functional import conv2d
 
 from tests.oracles.cases import Array, array
-from tests.oracles.zoo import Tensors, linear, lstm, softmax
+from tests.oracles.zoo import Tensors, layernorm, linear, lstm, relu, softmax
+
+
+def convolved(layers: Any, cells: Array, stride: int = 1) -> Array:
+    """PyTorch's filters over cells [row, column, feature] with zeros around them; norm of each cell; relu."""
+    weight = layers[0].weight.detach()
+    made = conv2d(torch.from_numpy(cells).movedim(-1, 0)[None], weight, None, stride, weight.shape[-1] // 2)
+    return relu(layernorm(layers[1].norm, made[0].movedim(0, -1).numpy()))
+
+
+def features(regions: Any, pixels: Array, strides: list[int]) -> Array:
+    """What each cell shows: its contrast, convolved; its place; and then what is around it."""
+    away = abs(pixels - pixels.mean())
+    cells = (away / np.sqrt((away**2).mean() + 1e-3)).transpose(1, 2, 0)
+    for layers, stride in zip(regions.cells.layers, [*strides, 1], strict=True):
+        cells = convolved(layers, cells, stride)
+    down, across = (np.linspace(-1, 1, count) for count in cells.shape[:2])
+    places = np.array([[[x, y] for x in across] for y in down])
+    cells = linear(regions.project, np.concatenate([cells, places], -1))
+    for around in regions.around:
+        cells = cells + convolved(around.neighbours, cells)
+    return cells.reshape(-1, cells.shape[-1])
 
 
 def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
-    f = array(network.regions(torch.from_numpy(tensors["pixels"])[None]))[0]
+    f = features(network.regions, tensors["pixels"], network.config.strides)
     v = np.tanh(linear(network.look, f))
     u = lstm(network.reader.cell, array(network.words.embedding.weight)[tensors["question_ids"]])[-1]
     found = {}

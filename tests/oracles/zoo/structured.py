@@ -11,7 +11,7 @@ from tests.oracles.zoo import Tensors, both_ways, linear, relu, softmax
 def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
     states = both_ways(network.encoder, array(network.embedding.weight)[tensors["token_ids"]])
     score = network.pool.attention.score
-    hidden = np.tanh(states @ array(score.key_map.weight)[0] + array(score.key_map.bias)[0])
+    hidden = np.tanh(states @ array(score.key_map.weight)[0])
     a = softmax((hidden @ array(score.importance.weight)[0]).T)  # eq. 6: [row, token]
     assert len(a) == network.config.rows
     above = relu(linear(network.classify[1], (a @ states).reshape(-1)))  # eq. 7

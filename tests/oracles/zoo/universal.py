@@ -1,21 +1,11 @@
-"""Dehghani et al. (2019), §2.1 and appendix C: a token, a step and a head at a time."""
+"""Dehghani et al. (2019), §2.1, §2.2 and appendix C: a token, a step and a head at a time."""
 
 from typing import Any
 
 import numpy as np
-import torch
 
-from limelight_models.blocks.transformer import places
 from tests.oracles.cases import Array, array
-from tests.oracles.zoo import Tensors, linear, relu, sigmoid, softmax
-
-
-def coordinate(place: int, d: int) -> Array:
-    """sin and cos of place / 10000^(2j/d) (eq. 6, 7), sines first; as float32 rounds them in the network."""
-    angles = [place / 10_000 ** (2 * j / d) for j in range(d // 2)]
-    rounded = array(places(torch.tensor(place), d))
-    np.testing.assert_allclose(rounded, [*np.sin(angles), *np.cos(angles)], atol=1e-5)
-    return rounded
+from tests.oracles.zoo import Tensors, linear, relu, sigmoid, sines, softmax
 
 
 def attended(heads: Any, x: Array, y: Array, *, back: bool = False) -> tuple[Array, Array]:
@@ -50,9 +40,12 @@ def repeated(halting: Any, states: Array, steps: int, layer: Any) -> tuple[Array
     result, counts = np.zeros_like(states), np.zeros((count, steps))
     halted, done, shown = np.zeros(count), [False] * count, []
     for t in range(steps):
-        entered = np.stack([h + coordinate(i, d) + coordinate(t + 1, d) for i, h in enumerate(states)])
-        states, maps = layer(entered)
+        entered = states + sines(range(count), d) + sines([t + 1], d)  # eq. 6, 7
+        made, maps = layer(entered)
         shown.append(maps)
+        if halting.copied:
+            made = np.array([states[i] if done[i] else made[i] for i in range(count)])
+        states = made
         for i in range(count):
             p = 1.0 if halting.stop is None else float(sigmoid(linear(halting.stop, entered[i]))[0])
             if halting.stop is not None and halted[i] + p > halting.threshold:

@@ -22,6 +22,8 @@ def lstm(w: Array, u: Array, b: Array, cell: Array, inputs: Array) -> tuple[Arra
 def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
     table = array(network.embedding.weight)
     first, second = (table[tensors[f"{side}_ids"]] for side in ("first", "second"))
+    second = np.concatenate([array(network.delimiter)[0], second])  # the second LSTM reads it first
+    first, second = linear(network.project, first), linear(network.project, second)
     cell, other = network.premise.cell, network.hypothesis
     w, u = array(cell.weight_ih_l0), array(cell.weight_hh_l0)
     y, last = lstm(w[:, :-1], u, w[:, -1], np.zeros(u.shape[1]), first)
@@ -34,7 +36,7 @@ def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
         rows.append(softmax(np.tanh(y @ w_y + h[-1] @ w_q) @ w_m[:, 0]))  # eq. 7, 8
         r, name = rows[0] @ y, "first"  # eq. 9
     else:
-        for h_t in h:
+        for h_t in h[1:]:
             m = np.tanh(y @ w_y + h_t @ w_q[:d] + r @ w_q[d:])  # eq. 11
             rows.append(softmax(m @ w_m[:, 0]))  # eq. 12
             r, name = rows[-1] @ y + np.tanh(linear(network.keep, r)), "second.cross"  # eq. 13

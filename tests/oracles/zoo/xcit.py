@@ -3,16 +3,14 @@
 from typing import Any
 
 import numpy as np
-import torch
 
-from limelight_models.blocks.transformer import places
 from tests.oracles.cases import Array, array
-from tests.oracles.zoo import Tensors, gelu, layernorm, linear, multi_head, patches, softmax
+from tests.oracles.zoo import Tensors, gelu, layernorm, linear, multi_head, patches, sines, softmax
 
 
 def where(rows: int, columns: int, d: int) -> Array:
-    """The place of each patch's row, then of its column: the network's own, as float32 rounds them."""
-    down, across = (array(places(torch.arange(size), d // 2)) for size in (rows, columns))
+    """The place of each patch's row, then of its column."""
+    down, across = (sines(range(size), d // 2) for size in (rows, columns))
     return np.array([np.concatenate([y, x]) for y in down for x in across])
 
 

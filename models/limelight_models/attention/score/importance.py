@@ -56,7 +56,7 @@ class ImportanceMatrix(Score):
 
     e_o = w_oᵀ act(W₁ q + W₂ k + b), [w_1 … w_{n_o}] = W_imp; without `d_q` the query is not read
 
-    Each output is a head of the answer, so the input has one head.
+    Each output is a head of the answer, so the input has one head. Lin et al. have no b: `bias=False`.
 
     Shapes: query [batch, 1, query, d_q] or None, key [batch, 1, key, d_k] -> scores [batch, n_o, query or 1, key].
     Raises: ShapeError where the input has several heads, or d_q or d_k differ.
@@ -65,13 +65,20 @@ class ImportanceMatrix(Score):
     makes_heads = True
 
     def __init__(
-        self, *, d_k: int, d_w: int, outputs: int, d_q: int | None = None, act: Activation = torch.tanh
+        self,
+        *,
+        d_k: int,
+        d_w: int,
+        outputs: int,
+        d_q: int | None = None,
+        act: Activation = torch.tanh,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.d_q, self.d_k, self.act, self.query_free = d_q, d_k, act, d_q is None
         self.outputs = outputs
         self.query_map = None if d_q is None else HeadLinear(d_in=d_q, d_out=d_w)
-        self.key_map = HeadLinear(d_in=d_k, d_out=d_w, bias=True)
+        self.key_map = HeadLinear(d_in=d_k, d_out=d_w, bias=bias)
         self.importance = HeadLinear(d_in=d_w, d_out=outputs)
 
     def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:

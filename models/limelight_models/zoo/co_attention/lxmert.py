@@ -15,7 +15,7 @@ from limelight_models.attention.score import ScaledDot
 from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.blocks.cells import Cells
 from limelight_models.blocks.regions import PlacedRegions
-from limelight_models.blocks.transformer import AddAndNorm
+from limelight_models.blocks.transformer import BERT_EPSILON, AddAndNorm
 from limelight_models.cards.maps import Attends, maps_of
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, preset, tiny
@@ -50,7 +50,9 @@ class CrossLayer(nn.Module):
         self.to_regions, self.to_words = (
             MultiHead(attention=Attention(score=ScaledDot()), d_model=config.d, heads=config.heads) for _ in range(2)
         )
-        self.after_regions, self.after_words = (AddAndNorm(d_model=config.d, dropout=config.dropout) for _ in range(2))
+        self.after_regions, self.after_words = (
+            AddAndNorm(d_model=config.d, dropout=config.dropout, epsilon=BERT_EPSILON) for _ in range(2)
+        )
         self.over_words, self.over_regions = config.layer(), config.layer()
 
     @property
@@ -81,13 +83,13 @@ class Lxmert(Network):
         super().__init__()
         self.config, d = config, config.d
         self.regions, self.words = config.regions(config.around), PlacedWords(config)
-        self.placed, self.norm = PlacedRegions(d, self.regions.cells.grid), nn.LayerNorm(d)
+        self.placed, self.norm = PlacedRegions(d, self.regions.cells.grid), nn.LayerNorm(d, BERT_EPSILON)
         self.dropout = nn.Dropout(config.dropout)
         self.text = nn.ModuleList(config.layer() for _ in range(config.word_layers))
         self.picture = nn.ModuleList(config.layer() for _ in range(config.region_layers))
         self.crossing = nn.ModuleList(CrossLayer(config) for _ in range(config.layers))
         self.pool = nn.Linear(d, d)
-        self.hidden = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.LayerNorm(2 * d))
+        self.hidden = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.LayerNorm(2 * d, BERT_EPSILON))
         self.classify = nn.Linear(2 * d, config.classes)
 
     @property

@@ -82,7 +82,7 @@ class PositionalSelfAttention(nn.Module):
 
     def forward(self, features: Tensor, mask: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
         position = torch.arange(features.shape[1], device=features.device)
-        encoded, weights = features + places(position, features.shape[2]).to(features.dtype), []
+        encoded, weights = features + places(position, features), []
         for layer in self.layers:
             encoded, looks = layer(encoded, mask)
             weights.append(looks)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.blocks.cells import Cells
-from limelight_models.blocks.transformer import PostNormLayer
+from limelight_models.blocks.transformer import BERT_EPSILON, PostNormLayer
 from limelight_models.cards.maps import Attends, maps_of
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, preset, tiny
@@ -39,7 +39,7 @@ class Embeddings(nn.Module):
         super().__init__()
         self.words, self.project = PlacedWords(config), nn.Linear(config.d, config.d)
         self.segments = nn.Parameter(torch.randn(2, config.d) * 0.1)
-        self.norm, self.dropout = nn.LayerNorm(config.d), nn.Dropout(config.dropout)
+        self.norm, self.dropout = nn.LayerNorm(config.d, BERT_EPSILON), nn.Dropout(config.dropout)
 
     def forward(self, ids: Tensor, regions: Tensor) -> Tensor:
         words, seen = self.words(ids) + self.segments[0], self.project(regions) + self.segments[1]

@@ -119,7 +119,7 @@ class Mme(Network):
         found |= {level: self.dropout(read(ids)) for level, read in self.spelled.items()}
         features, maps["level"] = self.levels([found[each] for each in self.config.levels], real.unsqueeze(-1))
         # √d: what a word is, beside where it is (Vaswani et al. 2017, §3.4).
-        features = features * self.config.d**0.5 + places(torch.arange(ids.shape[1], device=ids.device), self.config.d)
+        features = features * self.config.d**0.5 + places(torch.arange(ids.shape[1], device=ids.device), features)
         features = self.dropout(features)
         both = (real.unsqueeze(-1) & real.unsqueeze(-2)).unsqueeze(1)  # a padded place looks at nothing
         states = [features]

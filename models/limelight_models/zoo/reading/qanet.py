@@ -1,13 +1,14 @@
 """QANet, J13 (A. W. Yu, Dohan, Luong, Zhao, Chen, Norouzi & Le 2018): where in a passage a question is answered.
 
-Fig. 1 of the paper, from the bottom: words; an encoder block that passage and question share; context–query attention;
-a stack of encoder blocks, passed three times; the first word of the answer from the first and second pass, the last
-from the first and third. Ours: learned words in the place of GloVe and characters, no layer dropout (§4.1.2), and a
-relu behind each convolution.
+Fig. 1 of the paper, from the bottom: words, through two highway layers; an encoder block that passage and question
+share; context–query attention; a stack of encoder blocks, passed three times; the first word of the answer from the
+first and second pass, the last from the first and third. Ours: learned words in the place of GloVe and characters, a
+relu behind each convolution, and no average of the weights of past steps (§4.1.2).
 """
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import dropout
 
 from limelight_models.attention import Attention
 from limelight_models.attention.alignment import fill
@@ -33,11 +34,14 @@ class QanetConfig(Sizes):
     """Sizes. The paper has d 128, 8 heads, 4 convolutions of width 7 in the encoder of words, 7 blocks with 2
     convolutions of width 5 in the model, passages of 400 words, and words of 300 + 200 features.
 
-    own: whether passage and question attend to themselves; without, blocks are convolutions alone (§4.1.3).
+    own: whether passage and question attend to themselves; without, blocks are convolutions alone (§4.1.3). survival:
+    how likely the last sublayer of a stack of blocks is not left out of a step of training, p_L of §4.1.2.
     """
 
     vocabulary: int
     own: bool = True
+    survival: float = 1.0
+    d_words: int = 64
     d: int = 64
     heads: int = 4
     convolutions: int = 2
@@ -48,6 +52,21 @@ class QanetConfig(Sizes):
     dropout: float = 0.1
     max_tokens: int = 400
     max_characters: int = 20_000
+
+
+class Highway(nn.Module):
+    """T ⊙ relu(W x + b) + (1 - T) ⊙ x, T = sigmoid(W_T x + b_T) (Srivastava et al. 2015, eq. 3).
+
+    Shapes: [..., d] -> the same.
+    """
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.change, self.gate = nn.Linear(d, d), nn.Linear(d, d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed: Tensor = torch.lerp(x, self.change(x).relu(), self.gate(x).sigmoid())
+        return mixed
 
 
 class Convolution(nn.Module):
@@ -66,13 +85,17 @@ class Convolution(nn.Module):
 class EncoderBlock(nn.Module):
     """Convolutions, self-attention and a feed-forward layer, each as x + f(layernorm(x)) (§2.2, Fig. 1 right).
 
+    In training, sublayer l of L is left out with probability l / L (1 - p_L), for each text by itself (§4.1.2); when it
+    is not, it is as much larger, where Huang et al. (2016) make it smaller afterwards. number: of so many blocks.
+
     Shapes: x [batch, word, d], mask bool [batch, word] -> the same, weights [batch, head, word, word], None without
         self-attention.
     """
 
-    def __init__(self, config: QanetConfig, *, convolutions: int, width: int) -> None:
+    def __init__(self, config: QanetConfig, *, convolutions: int, width: int, number: int = 0, blocks: int = 1) -> None:
         super().__init__()
-        d = config.d
+        d, self.sublayers = config.d, convolutions + 1 + config.own
+        self.below, self.left_out = number * self.sublayers, (1 - config.survival) / (blocks * self.sublayers)
         self.convolutions = nn.ModuleList(Convolution(d, width) for _ in range(convolutions))
         self.before = nn.ModuleList(nn.LayerNorm(d) for _ in range(convolutions))
         own = MultiHead(attention=Attention(score=ScaledDot()), d_model=d, heads=config.heads)
@@ -87,19 +110,28 @@ class EncoderBlock(nn.Module):
         return () if self.own is None else weights_of(self.own)
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
-        x, weights = x + places(torch.arange(x.shape[1], device=x.device), x.shape[2]).to(x.dtype), None
-        for norm, convolution in zip(self.before, self.convolutions, strict=True):
-            x = x + self.dropout(convolution(norm(x), mask))
+        x, weights = x + places(torch.arange(x.shape[1], device=x.device), x), None
+        for number, (norm, convolution) in enumerate(zip(self.before, self.convolutions, strict=True), 1):
+            x = self.add(x, convolution(norm(x), mask), number)
         if self.own is not None:
             normed = self.before_attention(x)
             attended, weights = self.own(normed, normed, mask=over_keys(mask))
-            x, weights = x + self.dropout(attended), weights * mask[:, None, :, None]  # padding asks for nothing
-        return x + self.dropout(self.hidden(self.before_hidden(x))), weights
+            x = self.add(x, attended, self.sublayers - 1)
+            weights = weights * mask[:, None, :, None]  # padding asks for nothing
+        return self.add(x, self.hidden(self.before_hidden(x)), self.sublayers), weights
+
+    def add(self, x: Tensor, made: Tensor, number: int) -> Tensor:
+        """x + made by a sublayer, and in training for some texts x alone."""
+        made = self.dropout(made)
+        if self.training:
+            made = made * dropout(made.new_ones(made.shape[0], 1, 1), (self.below + number) * self.left_out)
+        return x + made
 
 
 class Qanet(Network):
     """A question and a passage -> scores of each word as the first and as the last of the answer.
 
+    c, q = block(W x + b), x of words behind two highway layers
     S = w₀ᵀ [q; c; q ⊙ c];  A = S̄ Q, B = S̄ S̿ᵀ C, S̄ and S̿ softmaxes of S over question and passage
     M₀, M₁, M₂ = blocks of [c; a; c ⊙ a; c ⊙ b], of M₀, of M₁, with the same parameters
     p¹ = softmax(W₁ [M₀; M₁]), p² = softmax(W₂ [M₀; M₂])  (§2.2)
@@ -113,14 +145,21 @@ class Qanet(Network):
     def __init__(self, config: QanetConfig) -> None:
         super().__init__()
         self.config, d = config, config.d
-        self.words = nn.Embedding(config.vocabulary, d, padding_idx=0)
+        self.words = nn.Embedding(config.vocabulary, config.d_words, padding_idx=0)
         nn.init.normal_(self.words.weight, std=0.3)
+        self.read = nn.Sequential(*(Highway(config.d_words) for _ in range(2)), nn.Linear(config.d_words, d))
         self.encoder = EncoderBlock(config, convolutions=config.convolutions, width=config.width)
         self.between = TwoWay(ConcatProduct(d=d))
         self.resize = nn.Linear(4 * d, d)
         self.blocks = nn.ModuleList(
-            EncoderBlock(config, convolutions=config.block_convolutions, width=config.block_width)
-            for _ in range(config.blocks)
+            EncoderBlock(
+                config,
+                convolutions=config.block_convolutions,
+                width=config.block_width,
+                number=number,
+                blocks=config.blocks,
+            )
+            for number in range(config.blocks)
         )
         self.dropout = nn.Dropout(config.dropout)
         self.start, self.end = (nn.Linear(2 * d, 1, bias=False) for _ in range(2))
@@ -128,8 +167,9 @@ class Qanet(Network):
     def forward(self, **tensors: Tensor) -> Answer:
         asked, told = tensors["first_mask"], tensors["second_mask"]
         maps: dict[str, Tensor | None] = {}
-        question, maps["question.self"] = self.encoder(self.dropout(self.words(tensors["first_ids"])), asked)
-        passage, maps["passage.self"] = self.encoder(self.dropout(self.words(tensors["second_ids"])), told)
+        first, second = (self.read(self.dropout(self.words(tensors[f"{side}_ids"]))) for side in ("first", "second"))
+        question, maps["question.self"] = self.encoder(first, asked)
+        passage, maps["passage.self"] = self.encoder(second, told)
         (a, b), (maps["passage.cross"], maps["question.cross"]) = self.between(passage, question, asked, told)
         state = self.resize(self.dropout(torch.cat([passage, a, passage * a, passage * b], -1)))
         made = []
@@ -200,12 +240,16 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[QanetConfig]:
 
 
 PRESETS = {
-    "tiny": tiny(vocabulary=50, d=8, heads=2, convolutions=1, width=3, blocks=1, block_convolutions=1, block_width=3),
-    "demo": preset(18, 32, 2e-3, vocabulary=10_000, d=32, heads=2, convolutions=1, width=5, blocks=1, max_tokens=160),
+    "tiny": tiny(vocabulary=50, d_words=6, d=8, heads=2).sized(
+        convolutions=1, width=3, blocks=1, block_convolutions=1, block_width=3
+    ),
+    "demo": preset(18, 32, 2e-3, vocabulary=10_000, d_words=32, d=32, heads=2).sized(
+        convolutions=1, width=5, blocks=1, max_tokens=160
+    ),
     "full": preset(12, 32, 1e-3, patience=3, vocabulary=10_000),
-    # §4.1.2; without its layer dropout and averaged weights.
+    # §4.1.2; without its averaged weights.
     "paper": preset(60, 32, 1e-3, weight_decay=3e-7, clip=5.0, vocabulary=90_000).sized(
-        d=128, heads=8, convolutions=4, blocks=7
+        survival=0.9, d_words=500, d=128, heads=8, convolutions=4, blocks=7
     ),
 }
 

@@ -23,7 +23,7 @@ SIDES = ("first", "second")
 class DecomposableConfig(TextSizes):
     """Sizes. The paper has d_embedding 300 (GloVe, fixed), d 200.
 
-    within: whether words also attend within their sentence (§3.4). reach: the distance from which on all are the same.
+    within: whether words also attend within their sentence (§3.4). reach: distances beyond it are one, 10 in the paper.
     """
 
     within: bool = False
@@ -62,12 +62,15 @@ class Shared(Score):
 
 
 class Distant(Shared):
-    """The same with a number for each distance: f_ij = F_intra(a_i)ᵀ F_intra(a_j) + d_{i-j} (paper §3.4)."""
+    """The same with a number for each distance: f_ij = F_intra(a_i)ᵀ F_intra(a_j) + d_{i-j} (paper §3.4).
+
+    Distances from -reach to reach have one each; all farther ones, before and behind, share one more.
+    """
 
     def __init__(self, *, d_in: int, d: int, dropout: float, reach: int) -> None:
         super().__init__(d_in=d_in, d=d, dropout=dropout)
         self.reach = reach
-        self.distance = nn.Parameter(torch.zeros(2 * reach + 1))
+        self.distance = nn.Parameter(torch.zeros(2 * reach + 2))  # the last for what is farther
 
     def as_dot(self, query: Tensor, key: Tensor) -> None:
         return None
@@ -75,7 +78,8 @@ class Distant(Shared):
     def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         scores = super().forward(query, key, context)
         rows_, columns = context.positions(scores)
-        return scores + self.distance[(rows_ - columns).clamp(-self.reach, self.reach) + self.reach]
+        away = rows_ - columns
+        return scores + self.distance[torch.where(away.abs() > self.reach, self.reach + 1, away) + self.reach]
 
 
 class DecomposableAttention(Network):

@@ -1,18 +1,18 @@
 """Word-by-word attention, R7 (Rocktäschel, Grefenstette, Hermann, Kočiský & Blunsom 2016): a premise read again.
 
-Fig. 1 of the paper: an LSTM reads the premise (A), a second one goes on from its memory and reads the hypothesis; its
-last state attends to the premise once (B), or each of its states does, knowing what those before have found (C).
+Fig. 1 of the paper: an LSTM reads the premise (A), a second one goes on from its memory and reads a delimiter and the
+hypothesis; its last state attends to the premise once (B), or each of its states does, knowing what those before have
+found (C). The delimiter, which is no word of the hypothesis, attends to nothing. Ours: words are learned.
 """
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch._higher_order_ops.scan import scan
+from torch.nn.functional import pad
 
 from limelight_models.attention import Attention
 from limelight_models.attention.flat import attend, over_keys
 from limelight_models.attention.score import Additive
+from limelight_models.blocks.in_turn import Tensors, in_turn
 from limelight_models.blocks.recurrent import pick
 from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.data import inference, rows
@@ -58,7 +58,8 @@ class Premise(nn.Module):
 class WordByWord(Network):
     """A premise and a hypothesis -> classes, with the weights of the premise for each word of the hypothesis.
 
-    Y = LSTM(premise), h = LSTM'(hypothesis) with c_0 the last cell of the premise (§2.2)
+    x = W E w, a word's vector in the size of the states;  Y = LSTM(premise) (§2.2)
+    h = LSTM'(delimiter, hypothesis), of which the first cell is the last of the premise
     M_t = tanh(W^y Y + (W^h h_t + W^r r_{t-1}) ⊗ e_L) (eq. 11);  α_t = softmax(wᵀ M_t) (eq. 12)
     r_t = Y α_tᵀ + tanh(W^t r_{t-1}) (eq. 13);  h* = tanh(W^p r_N + W^x h_N) (eq. 14)
     Once: α = softmax(wᵀ tanh(W^y Y + W^h h_N ⊗ e_L)), r = Y αᵀ (eq. 7–9), h* = tanh(W^p r + W^x h_N) (eq. 10)
@@ -72,8 +73,10 @@ class WordByWord(Network):
         self.config, d = config, config.d
         self.embedding = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=0.3)
-        self.premise = Premise(d_in=config.d_embedding, d=d)
-        self.hypothesis = nn.LSTM(config.d_embedding, d, batch_first=True)
+        self.delimiter = nn.Parameter(torch.randn(1, 1, config.d_embedding) * 0.3)
+        self.project = nn.Linear(config.d_embedding, d, bias=False)  # the LSTMs have biases
+        self.premise = Premise(d_in=d, d=d)
+        self.hypothesis = nn.LSTM(d, d, batch_first=True)
         self.attention = Attention(score=Additive(d_q=2 * d if config.each else d, d_k=d, d_w=d, bias=False))
         self.keep = nn.Linear(d, d, bias=False) if config.each else None
         self.found, self.read = (nn.Linear(d, d, bias=False) for _ in range(2))
@@ -81,56 +84,33 @@ class WordByWord(Network):
         self.classify = nn.Linear(d, config.classes)
 
     def forward(self, **tensors: Tensor) -> Answer:
-        masks = [tensors[f"{side}_mask"] for side in ("first", "second")]
-        premise, hypothesis = (
-            self.dropout(self.embedding(tensors[f"{side}_ids"])) * mask.unsqueeze(-1)
-            for side, mask in zip(("first", "second"), masks, strict=True)
-        )
-        known, cell = self.premise(premise, masks[0])
-        states, _ = self.hypothesis(hypothesis, (torch.zeros_like(cell), cell))
-        last = (masks[1].sum(1, keepdim=True) - 1).clamp(min=0)
+        mask, heard = tensors["first_mask"], tensors["second_mask"]
+        premise, hypothesis = (self.embedding(tensors[f"{side}_ids"]) for side in ("first", "second"))
+        known, cell = self.premise(self.project(self.dropout(premise)) * mask.unsqueeze(-1), mask)
+        read = torch.cat([self.delimiter.expand(heard.shape[0], -1, -1), hypothesis], 1)
+        states, _ = self.hypothesis(self.project(self.dropout(read)), (torch.zeros_like(cell), cell))
+        last = heard.sum(1, keepdim=True)  # behind the delimiter
         state = pick(states, last)
         if self.keep is None:
-            found, weights = attend(self.attention, state, known, None, over_keys(masks[0]))
+            found, weights = attend(self.attention, state, known, None, over_keys(mask))
             maps = {"first": weights}
         else:
-            keep, words = self.keep, masks[0].sum(1, keepdim=True)
+            keep, words = self.keep, mask.sum(1, keepdim=True)
 
-            def step(before: Tensor, now: Tensor) -> tuple[Tensor, Tensor]:
+            def step(left: Tensors, now: Tensor) -> tuple[Tensors, Tensors]:
+                (before,) = left
                 asked = torch.cat([now, before], -1).unsqueeze(1)
                 # The mask is made here: of one from outside, an exported loop asks for its strides.
                 real = torch.arange(known.shape[1], device=known.device) < words
                 context, row = attend(self.attention, asked, known, None, over_keys(real))
-                return context.squeeze(1) + torch.tanh(keep(before)), row[:, :, 0]
+                found = context.squeeze(1) + torch.tanh(keep(before))
+                return (found,), (found, row[:, :, 0])
 
-            every, weights = in_turn(step, states)
-            found, maps = pick(every, last), {"second.cross": weights * masks[1][:, None, :, None]}
+            every, rows_ = in_turn(step, (torch.zeros_like(cell[0]),), states[:, 1:])
+            found = pick(pad(every.transpose(0, 1), (0, 0, 1, 0)), last)  # r_0 = 0 in front
+            maps = {"second.cross": rows_.movedim(0, 2) * heard[:, None, :, None]}
         read = torch.tanh(self.found(found) + self.read(state)).squeeze(1)
         return Answer({"logits": self.classify(self.dropout(read))}, maps)
-
-
-def in_turn(step: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]], states: Tensor) -> tuple[Tensor, Tensor]:
-    """Walk through states; a step takes what the one before has made, zeros at first, and gives rows of weights.
-
-    An exported graph has one operator for it, Scan; elsewhere it would be compiled first.
-
-    Shapes: states [batch, query, d] -> what each step has made [batch, query, d], weights [batch, head, query, key].
-    """
-    start = states.new_zeros(states.shape[0], states.shape[2])
-    if torch.compiler.is_exporting():
-
-        def scanned(before: Tensor, now: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-            made, row = step(before, now)
-            return made, (made.clone(), row.clone())
-
-        _, (every, rows_) = scan(scanned, start, states.transpose(0, 1).contiguous())
-        return every.transpose(0, 1), rows_.movedim(0, 2)
-    steps = []
-    for now in states.unbind(1):
-        start, row = step(start, now)
-        steps.append((start, row))
-    made, weights = zip(*steps, strict=True)
-    return torch.stack(made, 1), torch.stack(weights, 2)
 
 
 def card(network: WordByWord, blueprint: Blueprint[WordByWordConfig]) -> Card:

@@ -1,19 +1,21 @@
 """Diversity LSTM, K23 (Mohankumar, Nema, Narasimhan, Khapra, Srinivasan & Ravindran 2020): states that differ.
 
 §2 and §4 of the paper: words, an LSTM, attention over its states, classes. Where the states of all words are alike,
-their weights say little; so how alike they are, the conicity, is added to the loss (§4.2). The paper's other model,
-whose cell makes each state orthogonal to those before (§4.1), is not here.
+their weights say little; so how alike they are, the conicity, is added to the loss (§4.2); or each state is made
+orthogonal to those before (§4.1, the Orthogonal LSTM; checked with the authors' code). Conicity can be low though
+states are alike, where few long ones point away from many short; so their cosines, pair by pair, are measured too.
 """
 
 from collections.abc import Sequence
 
 from torch import Tensor, nn
-from torch.nn.functional import cosine_similarity
+from torch.nn.functional import cosine_similarity, normalize
 
 from limelight_models.attention import Attention
 from limelight_models.attention.flat import average
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.score import SelfAttentive
+from limelight_models.blocks.in_turn import Tensors, in_turn
 from limelight_models.cards.by_example import right
 from limelight_models.cards.card import Metric
 from limelight_models.cards.language import Attends, maps_of, one
@@ -27,20 +29,51 @@ from limelight_models.tasks.task import HeldOut, answers
 
 
 class DiversityConfig(TextSizes):
-    """Sizes. The paper has d_embedding 300 and d_hidden 128. diversity: weight λ of conicity in the loss."""
+    """Sizes. The paper has d_embedding 300 and d_hidden 128.
+
+    diversity: weight λ of conicity in the loss. orthogonal: whether the LSTM makes its states orthogonal.
+    """
 
     d_embedding: int = 64
     d_hidden: int = 64
     d_attention: int = 32
     dropout: float = 0.4
     diversity: float = 0.5
+    orthogonal: bool = False
     max_tokens: int = 512
+
+
+class OrthogonalLstm(nn.Module):
+    """An LSTM of which each state is orthogonal to the mean of those before it, by Gram–Schmidt (§4.1).
+
+    ĥ_t, c_t = LSTM(x_t, h_{t-1}, c_{t-1});  m_t = Σ_{s<t} h_s;  h_t = ĥ_t - (ĥ_tᵀ m_t / m_tᵀ m_t) m_t
+
+    A sum says the same as a mean; h_1 is ĥ_1. Steps run one after the other, and take longer than an `nn.LSTM`'s.
+
+    Shapes: x [batch, token, d_in] -> states [batch, token, d].
+    """
+
+    def __init__(self, d_in: int, d: int) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(d_in, d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        def step(left: Tensors, now: Tensor) -> tuple[Tensors, Tensors]:
+            state, cell, total = left
+            made, cell = self.cell(now, (state, cell))
+            square = total.square().sum(-1, keepdim=True).clamp(min=torch.finfo(total.dtype).tiny)
+            state = made - (made * total).sum(-1, keepdim=True) / square * total
+            return (state, cell, total + state), (state,)
+
+        zeros = x.new_zeros(x.shape[0], self.cell.hidden_size)
+        (states,) = in_turn(step, (zeros, zeros.clone(), zeros.clone()), x)
+        return states.transpose(0, 1)
 
 
 class DiversityLstm(Network):
     """Text -> classes, with the weights of its words.
 
-    h_t = LSTM(x_t, h_{t-1});  a_t = softmax_t(vᵀ tanh(W h_t + b));  c = Σ_t a_t h_t (§2.1)
+    h_t = LSTM(x_t, h_{t-1}), or that of `OrthogonalLstm`;  a_t = softmax_t(vᵀ tanh(W h_t + b));  c = Σ_t a_t h_t (§2.1)
     loss = - log p(y) + λ conicity(H) (§4.2)
 
     Shapes: token_ids int64 [batch, token], token_mask bool of the same -> logits [batch, class],
@@ -53,16 +86,19 @@ class DiversityLstm(Network):
         self.embedding = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = nn.LSTM(config.d_embedding, d, batch_first=True)
+        lstm = nn.LSTM(config.d_embedding, d, batch_first=True)
+        self.encoder = OrthogonalLstm(config.d_embedding, d) if config.orthogonal else lstm
         self.pool = SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=d, d_w=config.d_attention)))
         self.classify = Scores(d_in=d, d_out=config.classes, dropout=config.dropout)
 
     def forward(self, **tensors: Tensor) -> Answer:
         mask = tensors["token_mask"]
         # The LSTM reads onward, so that real states know nothing of the padding behind them.
-        states = self.encoder(self.dropout(self.embedding(tensors["token_ids"])))[0] * mask.unsqueeze(-1)
+        words = self.dropout(self.embedding(tensors["token_ids"]))
+        states = self.encoder(words) if self.config.orthogonal else self.encoder(words)[0]
+        states = states * mask.unsqueeze(-1)
         found, weights = self.pool(states, mask=mask)
-        signals = {"conicity": conicity(states, mask)}
+        signals = {"conicity": conicity(states, mask), "cosine": pairwise_cosine(states, mask)}
         return Answer({"logits": self.classify(found)}, {"pool": weights}, signals)
 
     def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
@@ -81,15 +117,28 @@ def conicity(states: Tensor, mask: Tensor) -> Tensor:
     return (alike * mask).sum(-1) / mask.sum(-1).clamp(min=1)
 
 
+def pairwise_cosine(states: Tensor, mask: Tensor) -> Tensor:
+    """The mean cosine of two states: no length of one hides how the others point. 0 where there are no two.
+
+    Shapes: states [batch, token, d], mask [batch, token] -> [batch].
+    """
+    unit, count = normalize(states, dim=-1) * mask.unsqueeze(-1), mask.sum(-1)
+    pairs = unit.sum(1).square().sum(-1) - unit.square().sum((1, 2))  # each pair twice
+    return pairs / (count * (count - 1)).clamp(min=1)
+
+
 class ClassifyByStates(Classify):
     """Classes, and how alike the states are by which they are told."""
 
     def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
-        """Accuracy, and the mean conicity of the held-out texts."""
-        each: dict[int, float] = {}
+        """Accuracy, and the mean conicity and the mean pairwise cosine of the held-out texts."""
+        alike: dict[str, dict[int, float]] = {"conicity": {}, "cosine": {}}
         for batch, answer in answers(network, held_out):
-            each |= zip(batch.indices, answer.signals["conicity"].tolist(), strict=True)
-        return [*super().judge(network, card, held_out, training), Metric.over(right(each), name="conicity")]
+            for signal, each in alike.items():
+                each |= zip(batch.indices, answer.signals[signal].tolist(), strict=True)
+        names = {"conicity": "conicity", "cosine": "pairwise cosine"}
+        own = [Metric.over(right(each), name=names[signal]) for signal, each in alike.items()]
+        return [*super().judge(network, card, held_out, training), *own]
 
 
 def card(network: DiversityLstm, blueprint: Blueprint[DiversityConfig]) -> Card:
@@ -121,5 +170,6 @@ PRESETS = {
 DIVERSITY_LSTM = classifying_texts(
     DiversityConfig, DiversityLstm, card, PRESETS, builtin=docstrings.texts, task=ClassifyByStates()
 )
-# The same LSTM without conicity in its loss.
+# The same LSTM without conicity in its loss; and the paper's other model, whose cell sees to it (§4.1).
 DIVERSITY_LSTM_PLAIN = DIVERSITY_LSTM.changed(diversity=0.0)
+DIVERSITY_LSTM_ORTHOGONAL = DIVERSITY_LSTM.changed(diversity=0.0, orthogonal=True)

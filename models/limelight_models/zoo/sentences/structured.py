@@ -53,7 +53,7 @@ class StructuredEmbedding(Network):
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = BiLstm(d_in=config.d_embedding, d_hidden=config.d_hidden)
         d = self.encoder.d_out
-        score = ImportanceMatrix(d_k=d, d_w=config.d_attention, outputs=config.rows)
+        score = ImportanceMatrix(d_k=d, d_w=config.d_attention, outputs=config.rows, bias=False)
         self.pool = SelfAttentivePool(attention=Attention(score=score))
         self.classify = nn.Sequential(
             nn.Dropout(config.dropout),

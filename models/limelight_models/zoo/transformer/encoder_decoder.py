@@ -121,9 +121,9 @@ class EncoderDecoder(GeneratingNetwork):
 
     def embed(self, embedding: nn.Module, token: Tensor, position: Tensor) -> Tensor:
         """√d_model · E y + PE (§3.4, 3.5): […] -> […, d_model]."""
-        d_model = self.config.d_model
-        embedded: Tensor = self.dropout(math.sqrt(d_model) * embedding(token) + places(position, d_model))
-        return embedded
+        embedded = math.sqrt(self.config.d_model) * embedding(token)
+        placed: Tensor = self.dropout(embedded + places(position, embedded))
+        return placed
 
     def scores(self, features: Tensor) -> Tensor:
         """[…, d_model] -> […, token]: by the target's embeddings themselves (§3.4)."""

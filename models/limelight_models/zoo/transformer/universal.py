@@ -1,8 +1,9 @@
 """Universal Transformer, L5 (Dehghani et al. 2019): one layer again and again, as often as each token needs it.
 
 Figure 2 of the paper, with the dynamic halting of its appendix C (adaptive computation time, Graves 2016): the encoder
-has one layer and the decoder another. The loop has so many steps as `steps` allows; a token that has halted is
-computed on, and says nothing new. Attention is as quadratic as the Transformer's, step by step.
+has one layer and the decoder another. The loop has so many steps as `steps` allows. A token that has halted goes on
+being transformed and attended to, as in the paper's listing 2 and the authors' code (tensor2tensor), though §2.2 says
+that its state is copied: `copied` does that. Attention is as quadratic as the Transformer's, step by step.
 """
 
 import math
@@ -26,12 +27,14 @@ from limelight_models.zoo.transformer.encoder_decoder import DecoderLayer, Encod
 class UniversalConfig(EncoderDecoderConfig):
     """Sizes. layers: of the block that is repeated: one. steps: how often, at most. halting: whether tokens halt.
 
-    threshold: a token halts where its probabilities of halting sum to more. price: what a step of a token costs.
+    copied: whether those that have halted stay as they are. threshold: a token halts where its probabilities of halting
+    sum to more. price: what a step of a token costs.
     """
 
     layers: int = 1
     steps: int = 4
     halting: bool = True
+    copied: bool = False
     threshold: float = 0.99
     price: float = 0.01
 
@@ -53,7 +56,8 @@ class UniversalTransformer(EncoderDecoder):
         super().__init__(config)
         self.steps, self.price = config.steps, config.price
         self.encoder_halting, self.decoder_halting = (
-            Halting(d=config.d_model, threshold=config.threshold, halting=config.halting) for _ in range(2)
+            Halting(d=config.d_model, threshold=config.threshold, halting=config.halting, copied=config.copied)
+            for _ in range(2)
         )
 
     def embed(self, embedding: nn.Module, token: Tensor, position: Tensor) -> Tensor:
@@ -63,19 +67,18 @@ class UniversalTransformer(EncoderDecoder):
 
     def entered(self, features: Tensor, position: Tensor, number: int) -> Tensor:
         """H_{t-1} + P_t of step t = number + 1: [batch, token, d_model], position [… , token]."""
-        d_model = self.config.d_model
-        return features + places(position, d_model) + places(torch.full_like(position, number + 1), d_model)
+        return features + places(position, features) + places(torch.full_like(position, number + 1), features)
 
     def read_source(self, tensors: Mapping[str, Tensor]) -> tuple[Pondered, dict[str, Tensor]]:
         """The source's tokens after the last step, and the encoder's maps."""
         ids, mask = tensors["source_ids"], tensors["source_mask"]
         position = torch.arange(ids.shape[1], device=ids.device)
-        features = self.embed(self.source_embedding, ids, position)
-        pondered, maps = self.encoder_halting.begin(features), dict[str, Tensor]()
+        pondered = self.encoder_halting.begin(self.embed(self.source_embedding, ids, position))
+        maps = dict[str, Tensor]()
         for number in range(self.steps):
-            entered = self.entered(features, position, number)
-            features, maps[f"encoder.{number}.self"] = self.encoder[0](entered, mask)
-            pondered = self.encoder_halting(pondered, entered, features)
+            entered = self.entered(pondered.state, position, number)
+            made, maps[f"encoder.{number}.self"] = self.encoder[0](entered, mask)
+            pondered = self.encoder_halting(pondered, entered, made)
         return pondered, maps | {"encoder.steps": Halting.shown(pondered) * mask[:, None, :, None]}
 
     @property
@@ -95,10 +98,10 @@ class UniversalTransformer(EncoderDecoder):
         features = self.embed(self.target_embedding, token, position).unsqueeze(1)
         pondered, states, maps = self.decoder_halting.begin(features), dict[str, Tensor](), dict[str, Tensor]()
         for number in range(self.steps):
-            entered = self.entered(features, position.unsqueeze(1), number)
+            entered = self.entered(pondered.state, position.unsqueeze(1), number)
             kept = KVCache(tensors[f"keys.{number}"], tensors[f"values.{number}"])
-            features, own, cross, new = self.writer.step(entered, kept, position, memory, tensors["source_mask"])
-            pondered = self.decoder_halting(pondered, entered, features)
+            made, own, cross, new = self.writer.step(entered, kept, position, memory, tensors["source_mask"])
+            pondered = self.decoder_halting(pondered, entered, made)
             states |= {f"next_keys.{number}": new.keys, f"next_values.{number}": new.values}
             maps |= {f"decoder.{number}.self": own[:, :, 0], f"decoder.{number}.cross": cross[:, :, 0]}
         maps["decoder.steps"] = Halting.shown(pondered)[:, :, 0]
@@ -109,12 +112,11 @@ class UniversalTransformer(EncoderDecoder):
         memory, target = self.writer.cross.read(source.result), tensors["target_ids"]
         put_in = torch.cat([torch.full_like(target[:, :1], self.config.begin), target[:, :-1]], 1)
         position = torch.arange(put_in.shape[1], device=put_in.device)
-        features = self.embed(self.target_embedding, put_in, position)
-        pondered = self.decoder_halting.begin(features)
+        pondered = self.decoder_halting.begin(self.embed(self.target_embedding, put_in, position))
         for number in range(self.steps):
-            entered = self.entered(features, position, number)
-            features, own, cross = self.writer(entered, memory, tensors["source_mask"])
-            pondered = self.decoder_halting(pondered, entered, features)
+            entered = self.entered(pondered.state, position, number)
+            made, own, cross = self.writer(entered, memory, tensors["source_mask"])
+            pondered = self.decoder_halting(pondered, entered, made)
             maps |= {f"decoder.{number}.self": own, f"decoder.{number}.cross": cross}
         maps["decoder.steps"] = Halting.shown(pondered)
         signals = dict[str, Tensor]()
@@ -167,5 +169,6 @@ PRESETS = {
 }
 
 UNIVERSAL = rewriting(UniversalConfig, UniversalTransformer, card, PRESETS)
-# As many steps for every token.
+# As many steps for every token; and §2.2 to the letter.
 UNIVERSAL_FIXED = UNIVERSAL.changed(halting=False)
+UNIVERSAL_COPIED = UNIVERSAL.changed(copied=True)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.blocks.patches import cut
-from limelight_models.blocks.transformer import EncoderLayer
+from limelight_models.blocks.transformer import VIT_EPSILON, EncoderLayer
 from limelight_models.recipes import Sizes
 
 
@@ -73,10 +73,16 @@ class PatchEncoder(nn.Module):
         self.position = nn.Parameter(torch.randn(1, leading + rows * columns, d_model) * 0.02)
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(
-            EncoderLayer(d_model=d_model, heads=config.heads, d_hidden=config.d_hidden, dropout=config.dropout)
+            EncoderLayer(
+                d_model=d_model,
+                heads=config.heads,
+                d_hidden=config.d_hidden,
+                dropout=config.dropout,
+                epsilon=VIT_EPSILON,
+            )
             for _ in range(config.layers)
         )
-        self.norm = nn.LayerNorm(d_model)
+        self.norm = nn.LayerNorm(d_model, VIT_EPSILON)
 
     def forward(self, pixels: Tensor) -> Encoded:
         patches = self.project(cut(pixels, self.patch))

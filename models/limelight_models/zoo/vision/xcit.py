@@ -13,6 +13,7 @@ from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.blocks.cross_covariance import CrossCovariance, LocalPatches
 from limelight_models.blocks.layer_scale import Branch, ClassLayer, HiddenBranch
 from limelight_models.blocks.patches import cut, grid_places
+from limelight_models.blocks.transformer import VIT_EPSILON
 from limelight_models.cards.language import Attends, ImageInput, maps_of, numbered, one
 from limelight_models.data import digits
 from limelight_models.network import Answer, Network
@@ -83,7 +84,7 @@ class CrossCovarianceTransformer(Network):
             ClassLayer(d_model=d_model, heads=config.heads, d_hidden=config.d_hidden, **config.branch)
             for _ in range(config.class_layers)
         )
-        self.norm = nn.LayerNorm(d_model)
+        self.norm = nn.LayerNorm(d_model, VIT_EPSILON)
         self.classify = nn.Linear(d_model, config.classes)
 
     def forward(self, **tensors: Tensor) -> Answer:

@@ -115,11 +115,11 @@ abusive content detection | hf:BERT
 entity disambiguation |
 natural language inference | J10 K9
 semantic relatedness | hf:BERT
-semantic role labelling | I3 J16
+semantic role labelling | P15
 textual entailment | J10 K9
 word sense disambiguation |
 constituency parsing |
-dependency parsing | I3
+dependency parsing | P15
 sentiment analysis | J6 J8 J17
 agreement or disagreement | hf:BERT
 argumentation mining | hf:BERT

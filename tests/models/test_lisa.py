@@ -1,14 +1,13 @@
 """Linguistically-informed self-attention: against PyTorch's layers and NumPy, and what its task asks of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from limelight_bundle.values import Sentences
-from limelight_models.data import roles
-from limelight_models.data.dataset import Example
-from limelight_models.data.gold import Gold, Span
+from limelight_models.data import roles, rows
 from limelight_models.network import Answer
 from limelight_models.tasks.parse import Parse, heads_of
 from limelight_models.tasks.task import Batch
@@ -16,14 +15,9 @@ from limelight_models.zoo.sentences.lisa import Lisa, LisaConfig
 
 SIZES = LisaConfig(vocabulary=20, classes=3, d_model=8, layers=3, parsing=1, heads=2, d_hidden=6)
 TAUGHT, FREE = Parse(map="encoder.1.self"), Parse(map="encoder.1.self", weight=0.0)
-EXAMPLE = Example(
-    {"document": Sentences(("the", "cat", "sat"))},
-    labels=("O", "B-agent", ""),
-    gold=tuple(
-        Gold((Span("document", 0, 1, sentence=head),), of=Span("document", 0, 1, sentence=word))
-        for word, head in ((0, 1), (2, 2))
-    ),
-)
+READ = rows.tagged({"words": ["the", "cat", "sat"], "tags": ["O", "B-agent", "-"], "heads": [2, 3, 0]})
+# Neither the word on which the cat depends is known, nor what sits.
+EXAMPLE = replace(READ, labels=("O", "B-agent", ""), gold=(READ.gold[0], READ.gold[2]))
 
 
 def torchs(layer: nn.Module) -> nn.TransformerEncoderLayer:
@@ -96,6 +90,12 @@ def test_words_pay_for_weight_off_the_word_that_they_depend_on() -> None:
     (taught, words), (free, _) = (each.loss(network, batch) for each in (TAUGHT, FREE))
     assert words == 2 and float(free) == pytest.approx(2 * np.log(2))
     assert float(taught - free) == pytest.approx(np.log(2) + np.log(4))
+
+
+@pytest.mark.parametrize("heads", [[1, 2], [1, 2, 4], [1, 2, -1], [1, 2, 1.0], "123", 3])
+def test_heads_that_are_no_words_are_refused(heads: object) -> None:
+    with pytest.raises(ValueError, match='"heads" are no list of 3 numbers of words'):
+        rows.tagged({"words": ["the", "cat", "sat"], "tags": ["O", "O", "O"], "heads": heads})
 
 
 def test_a_made_sentence_says_of_every_word_on_which_it_depends() -> None:

@@ -63,8 +63,8 @@ class Parse(Tag):
             right += int((answer.maps[self.map][:, 0].argmax(-1) == parents).sum())
             by_place += int((torch.arange(1, parents.shape[1] + 1) == parents).sum())
         if words:
-            named = {"name": "unlabelled attachment", "baseline_name": "the next word"}
-            metrics.append(Metric(**named, value=right / words, baseline=by_place / words))
+            name, beside = "unlabelled attachment", "the next word"
+            metrics.append(Metric(name=name, value=right / words, baseline=by_place / words, baseline_name=beside))
         return metrics
 
 

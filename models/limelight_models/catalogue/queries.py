@@ -145,7 +145,7 @@ QUERIES: tuple[Mechanism, ...] = (
         make=forms.parsing,
         call=call_asking,
         served=forms.syntactic(),
-        note="the head has a parser's form and learns with the task; `syntax_head_loss` teaches it a parse",
+        note="the head has a parser's form and learns with the task; in `lisa` (P15) `syntax_head_loss` teaches it",
     ),
     asking(
         row="H5",

@@ -9,8 +9,8 @@ import random
 from itertools import islice
 
 from limelight_bundle.values import Sentences
+from limelight_models.data import rows
 from limelight_models.data.dataset import Dataset, Example
-from limelight_models.data.gold import Gold, Span
 
 # Pieces NAME:WORD:ROLE:NAME OF ITS HEAD; in capitals a word of these.
 _WORDS = {
@@ -66,6 +66,5 @@ def _sentence(chance: random.Random) -> tuple[tuple[str, ...], Example]:
         places[name] = len(parts)
         parts.append((chance.choice(_WORDS.get(word, [word])), f"B-{role}" if role else "O", head))
     words, tags, heads = zip(*parts, strict=True)
-    spans = [Span("document", 0, len(word), sentence=number) for number, word in enumerate(words)]
-    gold = tuple(Gold((spans[places[head]],), of=span) for span, head in zip(spans, heads, strict=True))
+    gold = rows.parse(words, [places[head] + 1 for head in heads])
     return words, Example({"document": Sentences(words)}, labels=tags, gold=gold)

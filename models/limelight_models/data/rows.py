@@ -1,6 +1,6 @@
 """Kinds of training data: the columns of a file's rows, and the example that a row makes. `row_files` reads them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -156,7 +156,10 @@ def mask(content: Mapping[str, Any]) -> Example:
 
 
 def tagged(content: Mapping[str, Any]) -> Example:
-    """Words and the tag of each. Raises: ValueError where there are none, or of one more than of the other."""
+    """Words and the tag of each; where there are `heads`, the parse says where to look.
+
+    Raises: ValueError where there are no words, or of one more than of the other, or a head that is no word.
+    """
     words, tags = content.get("words"), content.get("tags")
     for name, each in (("words", words), ("tags", tags)):
         if not isinstance(each, list) or not each or not all(isinstance(one, str) and one.strip() for one in each):
@@ -164,7 +167,22 @@ def tagged(content: Mapping[str, Any]) -> Example:
     assert words and tags
     if len(words) != len(tags):
         raise ValueError(f"has {len(words)} words and {len(tags)} tags")
-    return Example({"document": Sentences(tuple(words))}, labels=tuple(tags))
+    heads, known = content.get("heads"), range(len(words) + 1)
+    if heads is None:
+        heads = []
+    elif (
+        not isinstance(heads, list)
+        or len(heads) != len(words)
+        or any(type(each) is not int or each not in known for each in heads)
+    ):
+        raise ValueError(f'"heads" are no list of {len(words)} numbers of words')
+    return Example({"document": Sentences(tuple(words))}, labels=tuple(tags), gold=parse(words, heads))
+
+
+def parse(words: Sequence[str], heads: Sequence[int]) -> tuple[Gold, ...]:
+    """For each word the word that it depends on, itself for a root. heads: from 1, 0 of a root; none for no parse."""
+    places = [Span("document", 0, len(word), sentence=number) for number, word in enumerate(words)]
+    return tuple(Gold((places[head - 1] if head else own,), of=own) for own, head in zip(places, heads, strict=False))
 
 
 DOCUMENTS = Kind("documents", ("label", "text"), document)

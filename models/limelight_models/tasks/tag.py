@@ -36,7 +36,7 @@ class Tag(Task):
     def stack(self, targets: Sequence[Array]) -> Tensor:
         if self.joined:
             return torch.from_numpy(np.concatenate(targets))
-        stacked = np.full((len(targets), max(map(len, targets))), UNKNOWN, np.int64)
+        stacked = np.full((len(targets), max(map(len, targets)), *targets[0].shape[1:]), UNKNOWN, np.int64)
         for place, target in zip(stacked, targets, strict=True):
             place[: len(target)] = target
         return torch.from_numpy(stacked)

@@ -1,7 +1,9 @@
 """Gated attention network, K19 (Zhang et al. 2018): a gate says how much of each head a node takes.
 
 The paper's figure of the aggregator: heads attend to the neighbours by dot products; beside them a small network reads
-the node and its neighbourhood, and opens or closes each head. Graphs of a batch are one graph of several parts.
+the node and its neighbourhood, and opens or closes each head. Neighbours are the nodes from which an edge that was sent
+leads to a node: not itself, and not the other end of its own edges, unless they are sent as well. Graphs of a batch are
+one graph of several parts.
 """
 
 import torch
@@ -130,8 +132,8 @@ class GatedAttentionNetwork(Network):
 
     gate: of every layer.
 
-    Shapes: nodes float32 [node, feature]; sources, targets int64 [edge], a node's own edge to itself among them
-        -> logits [node, class], maps `layer.<number>` and `gate.<number>` [edge, head].
+    Shapes: nodes float32 [node, feature]; sources, targets int64 [edge] -> logits [node, class], maps `layer.<number>`
+        and `gate.<number>` [edge, head].
     """
 
     def __init__(self, config: GaanConfig, *, gate: type[nn.Module] = HeadGate) -> None:
@@ -152,8 +154,8 @@ class GatedAttentionNetwork(Network):
 
 def card(network: GatedAttentionNetwork, blueprint: Blueprint[GaanConfig]) -> Card:
     """Describe the network."""
-    graph = graph_input(network.config)
-    about = "How much each node takes from each of its neighbours, and from itself, in layer {}"
+    graph = graph_input(network.config, as_sent=True)
+    about = "How much each node takes from each of its neighbours in layer {}"
     shown = {
         "layer.{}": attends(graph, f"{about}."),
         "gate.{}": attends(graph, f"{about}, times the gate of the head: the weights of a node sum to its gate."),

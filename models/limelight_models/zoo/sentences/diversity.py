@@ -8,6 +8,7 @@ states are alike, where few long ones point away from many short; so their cosin
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, normalize
 

@@ -1,0 +1,78 @@
+"""A class for each word, from a network one of whose heads learns on which word each word depends."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from limelight_bundle.values import Array
+from limelight_models.attention.signals import syntax_head_loss
+from limelight_models.cards.card import Card, Metric
+from limelight_models.data.dataset import Example
+from limelight_models.data.gold import Span
+from limelight_models.network import Answer, Network
+from limelight_models.tasks.tag import Tag
+from limelight_models.tasks.task import UNKNOWN, Also, Batch, HeldOut, answers, nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parse(Tag):
+    """Tagging, beside which the first head of a map is taught the heads of words (I3; Strubell et al. 2018, §2.2).
+
+    map: [batch, head, word, word]. weight: of that loss a word, beside the class's own; 0 teaches nothing.
+    Targets: int64 [batch, word, 2], the class and the word that a word depends on, itself for a root; -1 where it is
+    not known.
+    """
+
+    map: str
+    weight: float = 1.0
+
+    def reader(self, labels: Sequence[str]) -> Callable[[Example], Array]:
+        of_classes = super().reader(labels)
+        return lambda example: np.stack([of_classes(example), heads_of(example)], -1)
+
+    def known(self, answer: Answer, batch: Batch) -> tuple[Tensor, Tensor]:
+        return super().known(answer, replace(batch, target=batch.target[..., 0]))
+
+    def loss(self, network: Network, batch: Batch, also: Also = nothing) -> tuple[Tensor, int]:
+        def with_heads(answer: Answer, batch: Batch) -> Any:
+            parents = self.parents(answer, batch)
+            price = self.weight * int((parents != UNKNOWN).sum())
+            return also(answer, batch) + price * syntax_head_loss(answer.maps[self.map], parents)
+
+        return super().loss(network, batch, with_heads)
+
+    def parents(self, answer: Answer, batch: Batch) -> Tensor:
+        """The heads of words, for as many words as the map has: int64 [batch, word]."""
+        heads = batch.target[..., 1]
+        return pad(heads, (0, answer.maps[self.map].shape[-1] - heads.shape[1]), value=UNKNOWN)
+
+    def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
+        """Accuracy of the classes; the share of words on whose own head the first head has most weight, beside that of
+        always taking the next word.
+        """
+        metrics = super().judge(network, card, held_out, training)
+        words = right = by_place = 0
+        for batch, answer in answers(network, held_out):
+            parents = self.parents(answer, batch)
+            words += int((parents != UNKNOWN).sum())
+            right += int((answer.maps[self.map][:, 0].argmax(-1) == parents).sum())
+            by_place += int((torch.arange(1, parents.shape[1] + 1) == parents).sum())
+        if words:
+            name, beside = "unlabelled attachment", "the next word"
+            metrics.append(Metric(name=name, value=right / words, baseline=by_place / words, baseline_name=beside))
+        return metrics
+
+
+def heads_of(example: Example) -> Array:
+    """On which word each word depends, as the example's gold has it: int64 [word], -1 where it says nothing."""
+    found = np.full(len(example.labels), UNKNOWN, np.int64)
+    for gold in example.gold:
+        match gold.of, gold.keys:
+            case Span(sentence=int(word)), [Span(sentence=int(head))]:
+                found[word] = head
+    return found

@@ -33,6 +33,7 @@ def test_a_row_says_of_the_code_what_the_code_says(row: Row) -> None:
     assert row.state in STATES if row.state else row.id in HERE, "no code proves it to work"
     assert row.lacks or row.state != "half"
     assert row.imports or row.state != "import"
+    assert not row.unchecked or (row.equation and row.state in ("half", "missing")), "its code proves the equation"
     assert set(row.imports) <= ARCHITECTURES.keys()
     if row.facets:
         Taxonomy.of(row.facets)

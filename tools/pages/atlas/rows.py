@@ -20,7 +20,8 @@ class Row:
     them. papers: keys of `papers/*.bib`, its own first. reference: the independent implementation that tests hold it
     against, with its version; empty where the reference is an oracle written from the paper, or nothing. imports:
     `model_type`s of checkpoints that have it. state: of `STATES`; empty for one that its code proves to work. lacks:
-    what of it is not here, for one that is not all here.
+    what of it is not here, for one that is not all here. unchecked: the equation, or a part of it, is from memory of
+    the paper: neither its text nor a published implementation was at hand to hold it against.
     """
 
     id: str
@@ -35,6 +36,7 @@ class Row:
     imports: tuple[str, ...] = ()
     state: str = ""
     lacks: str = ""
+    unchecked: bool = False
 
 
 @dataclass(frozen=True)

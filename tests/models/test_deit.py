@@ -1,36 +1,34 @@
 """The data-efficient image Transformer against transformers', and what its distillation token learns from."""
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import kl_div
 from transformers import DeiTConfig, DeiTForImageClassificationWithTeacher
 
 from limelight_models.index import recipe
 from limelight_models.zoo.vision.deit import DataEfficientTransformer
+from limelight_models.zoo.vision.patched import PatchedConfig, PatchEncoder
 from tests.kit import small
 
 
-def theirs_of(ours: DataEfficientTransformer) -> DeiTForImageClassificationWithTeacher:
-    """Transformers' model with the same weights."""
-    config, encoder = ours.config, ours.encoder
-    theirs = DeiTForImageClassificationWithTeacher(
-        DeiTConfig(
-            image_size=(config.rows, config.columns), patch_size=config.patch, num_channels=1,
-            num_labels=config.classes,
-            hidden_size=config.d_model, num_hidden_layers=config.layers, num_attention_heads=config.heads,
-            intermediate_size=config.d_hidden, layer_norm_eps=1e-6, attn_implementation="eager",
-        )
-    ).double().eval()  # fmt: skip
-    embedding = theirs.deit.embeddings
-    pairs = [
-        (embedding.patch_embeddings.projection, encoder.project),
-        (theirs.deit.layernorm, encoder.norm),
-        (theirs.cls_classifier, ours.classify),
-        (theirs.distillation_classifier, ours.distil),
-    ]
-    for layer, own in zip(theirs.deit.layers, encoder.layers, strict=True):
+def sizes(config: PatchedConfig) -> dict[str, Any]:
+    """The sizes of an encoder of pictures, as transformers calls them, and LayerNorm's ε of the authors' code."""
+    return {
+        "image_size": (config.rows, config.columns), "patch_size": config.patch, "num_channels": 1,
+        "hidden_size": config.d_model, "num_hidden_layers": config.layers, "num_attention_heads": config.heads,
+        "intermediate_size": config.d_hidden, "layer_norm_eps": 1e-6, "attn_implementation": "eager",
+    }  # fmt: skip
+
+
+def copy(theirs: nn.Module, ours: PatchEncoder, heads: Iterable[tuple[nn.Module, nn.Module]]) -> None:
+    """Give transformers' encoder, and its classifiers, our weights."""
+    pairs = [(theirs.embeddings.patch_embeddings.projection, ours.project), (theirs.layernorm, ours.norm), *heads]
+    for layer, own in zip(theirs.layers, ours.layers, strict=True):
         maps = (own.attention.query_map, own.attention.key_map, own.attention.value_map, own.attention.merge)
         named = ("q_proj", "k_proj", "v_proj", "o_proj")
         pairs += [(getattr(layer.attention, name), each) for name, each in zip(named, maps, strict=True)]
@@ -40,9 +38,19 @@ def theirs_of(ours: DataEfficientTransformer) -> DeiTForImageClassificationWithT
         for other, own in pairs:
             other.weight.copy_(own.weight.reshape(other.weight.shape))
             other.bias.copy_(own.bias)
-        embedding.cls_token.copy_(encoder.leading[:, :1])
-        embedding.distillation_token.copy_(encoder.leading[:, 1:])
-        embedding.position_embeddings.copy_(encoder.position)
+        theirs.embeddings.position_embeddings.copy_(ours.position)
+        theirs.embeddings.cls_token.copy_(ours.leading[:, :1])
+
+
+def theirs_of(ours: DataEfficientTransformer) -> DeiTForImageClassificationWithTeacher:
+    """Transformers' model with the same weights."""
+    config, encoder = ours.config, ours.encoder
+    described = DeiTConfig(num_labels=config.classes, **sizes(config))
+    theirs = DeiTForImageClassificationWithTeacher(described).double().eval()
+    heads = [(theirs.cls_classifier, ours.classify), (theirs.distillation_classifier, ours.distil)]
+    copy(theirs.deit, encoder, heads)
+    with torch.no_grad():
+        theirs.deit.embeddings.distillation_token.copy_(encoder.leading[:, 1:])
     return theirs
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from entmax import entmax_bisect
+from x_transformers.x_transformers import Attention
 
 from limelight_models.attention import Context
 from limelight_models.blocks.halting import Halting
@@ -35,23 +36,18 @@ def first_attention(name: str) -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("name", ["fixed-heads", "fixed-heads-divided"])
-def test_heads_of_a_fixed_size_are_those_of_the_paper(name: str) -> None:
-    """Bhojanapalli et al. 2020: matrices of d_p rows for each head."""
+def test_heads_of_a_fixed_size_are_those_of_x_transformers(name: str) -> None:
+    """Bhojanapalli et al. 2020: matrices of d_p rows for each head, whose scores have no higher rank."""
     attention, config = first_attention(name), small.config("fixed-heads")
     size = config.d_head if name == "fixed-heads" else config.d_model // config.heads
-    x, heads, shown = features(config.d_model), [], []
-    for head in range(config.heads):
-        of_head = slice(head * size, (head + 1) * size)
-        query, key, value = (
-            x @ array(each.weight)[of_head].T + array(each.bias)[of_head]
-            for each in (attention.query_map, attention.key_map, attention.value_map)
-        )
-        assert np.linalg.matrix_rank(query @ key.T) <= size
-        shown.append(softmax(query @ key.T / np.sqrt(size)))
-        heads.append(shown[-1] @ value)
-    output, weights = attended(attention, x)
-    np.testing.assert_allclose(weights, shown, atol=1e-12)
-    np.testing.assert_allclose(output, linear(attention.merge, np.concatenate(heads, -1)), atol=1e-12)
+    theirs = Attention(dim=config.d_model, dim_head=size, heads=config.heads)
+    theirs.to_q, theirs.to_k, theirs.to_v = attention.query_map, attention.key_map, attention.value_map
+    theirs.to_out = attention.merge
+    x = torch.from_numpy(features(config.d_model))[None]
+    (output, weights), (wanted, kept) = attention(x, x), theirs(x, return_intermediates=True)
+    np.testing.assert_allclose(weights, kept.pre_softmax_attn.softmax(-1), atol=1e-12)
+    np.testing.assert_allclose(output, wanted, atol=1e-5)  # its softmax is in float32
+    assert np.linalg.matrix_rank(kept.pre_softmax_attn[0]).max() == size
 
 
 def test_each_head_is_as_sparse_as_its_own_alpha_says() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from limelight_models.attention.score import ScaledDot
 from limelight_models.blocks.convolved import Parts
 from limelight_models.blocks.halting import Halting
 from limelight_models.blocks.patches import cut
-from limelight_models.blocks.recurrent import BiGru, turning
+from limelight_models.blocks.recurrent import BiGru, BiLstm, turning
 from limelight_models.blocks.transformer import AddAndNorm, EncoderLayer, PostNormLayer
 from limelight_models.blocks.two_way import TwoWay
 from limelight_models.index import recipe
@@ -22,9 +23,11 @@ from limelight_models.network import GeneratingNetwork
 from limelight_models.tasks.generate import greedy
 from limelight_models.zoo.co_attention.hiecoatt import GRAMS, Phrases
 from limelight_models.zoo.co_attention.mcan import GuidedLayer, Mcan
+from limelight_models.zoo.co_attention.vqa import Lstm
 from limelight_models.zoo.rnn_search.luong import Luong
 from limelight_models.zoo.rnn_search.rnn_search import RnnSearch
 from limelight_models.zoo.segmentation.attention_unet import Gate
+from limelight_models.zoo.sentence_pairs.word_by_word import Premise
 from limelight_models.zoo.transformer.encoder_decoder import DecoderLayer, EncoderDecoder, EncoderDecoderConfig
 from limelight_models.zoo.transformer.gpt import Block, Gpt
 from limelight_models.zoo.transformer.universal import UniversalTransformer
@@ -36,19 +39,45 @@ UNIVERSAL = small.config("universal")
 # What the tensors are called that a generating model reads.
 
 
-def test_the_bidirectional_gru_equals_torchs_on_packed_sequences() -> None:
+LENGTHS = torch.tensor([5, 1, 3, 5, 2])
+THERE = torch.arange(5) < LENGTHS[:, None]
+
+
+def packed(theirs: nn.GRU | nn.LSTM, features: Tensor) -> tuple[Tensor, Any]:
+    """States of a layer of torch's over sequences of these lengths, and its last ones, without their padding."""
+    given = nn.utils.rnn.pack_padded_sequence(features, LENGTHS, batch_first=True, enforce_sorted=False)
+    states, last = theirs(given)
+    return nn.utils.rnn.pad_packed_sequence(states, batch_first=True)[0], last
+
+
+@pytest.mark.parametrize(("encoder", "layer"), [(BiGru, nn.GRU), (BiLstm, nn.LSTM)])
+def test_bidirectional_encoders_equal_torchs_on_packed_sequences(
+    encoder: type[BiGru], layer: type[nn.GRU | nn.LSTM]
+) -> None:
     torch.manual_seed(1)
-    ours, theirs = BiGru(d_in=3, d_hidden=4), nn.GRU(3, 4, batch_first=True, bidirectional=True)
+    ours, theirs = encoder(d_in=3, d_hidden=4), layer(3, 4, batch_first=True, bidirectional=True)
     weights = {f"{name}": value for name, value in ours.onward.state_dict().items()}
     weights |= {f"{name}_reverse": value for name, value in ours.reverse.state_dict().items()}
     theirs.load_state_dict(weights)
-    ours, theirs = ours.double(), theirs.double()
-    lengths = torch.tensor([5, 1, 3, 5, 2])
     features = torch.randn(5, 5, 3, dtype=torch.float64)
-    packed = nn.utils.rnn.pack_padded_sequence(features, lengths, batch_first=True, enforce_sorted=False)
-    wanted, _ = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
-    found = ours(features, torch.arange(5) < lengths[:, None])
-    assert torch.allclose(found, wanted, atol=1e-6)
+    wanted, _ = packed(theirs.double(), features)
+    assert torch.allclose(ours.double()(features, THERE), wanted, atol=1e-12)
+
+
+def test_lstms_that_read_onward_equal_torchs_on_packed_sequences() -> None:
+    """That of questions, and that of a premise, whose biases are the weights of a feature more; its last cell too."""
+    torch.manual_seed(1)
+    theirs, features = nn.LSTM(4, 4, batch_first=True).double(), torch.randn(5, 5, 4, dtype=torch.float64)
+    wanted, (_, cell) = packed(theirs, features)
+    questions, premise = Lstm(4).double(), Premise(d_in=4, d=4).double()
+    questions.cell.load_state_dict(theirs.state_dict())
+    assert torch.allclose(questions(features, THERE), wanted, atol=1e-12)
+    bias = theirs.bias_ih_l0 + theirs.bias_hh_l0
+    weights = {"weight_ih_l0": torch.cat([theirs.weight_ih_l0, bias[:, None]], 1), "weight_hh_l0": theirs.weight_hh_l0}
+    premise.cell.load_state_dict(weights)
+    states, last = premise(features * THERE.unsqueeze(-1), THERE)
+    assert torch.allclose(states * THERE.unsqueeze(-1), wanted, atol=1e-12)
+    assert torch.allclose(last, cell, atol=1e-12)
 
 
 def test_turning_round_by_hand() -> None:

@@ -3,8 +3,10 @@
 Fig. 1 of the paper, from the bottom: words; two samplers that choose, side by side, which tokens look (heads) and which
 are looked at (dependents); self-attention, feature by feature, among those; a gate that fuses it with the token;
 source2token attention. Samplers learn by REINFORCE. Weights are as many as all pairs of tokens, however few are chosen.
-Ours: a head that is not chosen finds nothing, where the authors' code gives it the average of the others; and the
-reward has a baseline, what the same pair gets with every token.
+Ours: a head that is not chosen finds nothing, where the authors' code gives it the average of the others, and has a
+second attention that looks the other way; the reward has a baseline, what the same pair gets with every token, whose
+loss counts too; and both sentences have one reward, of which the price is that of the share of tokens chosen, where the
+code rewards each by itself and has the price of the share of pairs.
 """
 
 from collections.abc import Mapping
@@ -106,7 +108,8 @@ class Resan(Network):
     def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
         """Cross-entropy with the tokens that were drawn and with all of them; and for the samplers REINFORCE.
 
-        Their reward is the log-probability of the right class, less the price of what was chosen (paper §5).
+        Their reward is the log-probability of the right class, less the price of what was chosen (paper §5); only what
+        it is more than that of choosing all of them counts.
         """
         if not answer.signals:
             return losses.sum()
@@ -120,17 +123,19 @@ def card(network: Resan, blueprint: Blueprint[ResanConfig]) -> Card:
     """Describe the network."""
     config, samplers = network.config, network.samplers
     pair = blueprint.pair("Two sentences: what is given (the premise), and what is asked about it (the hypothesis).")
+    among = "tokens that samplers choose" if samplers else "all of its tokens"
     maps = dict[str, Map]()
     for side, tokens in zip(SIDES, (pair.first, pair.second), strict=True):
         about = f"in the {side} sentence, feature by feature"
-        around = Attends(tokens, tokens, f"How much each token takes of those chosen {about}.", features=config.d)
+        others = "those chosen" if samplers else "each other"
+        around = Attends(tokens, tokens, f"How much each token takes of {others} {about}.", features=config.d)
         counts = Attends(one(f"{side} sentence"), tokens, f"How much each token counts {about}.", features=config.d)
         maps |= maps_of(network.encoder.attention, {f"{side}.self": around})
         maps |= maps_of(network.encoder.source, {f"{side}.source": counts})
     return blueprint.card(
         network,
         title="Reinforced self-attention network",
-        summary="Tells how two sentences are related, each encoded by attention among tokens that samplers choose.",
+        summary=f"Tells how two sentences are related, each encoded by attention among {among}.",
         inputs=[pair],
         maps=maps,
         taxonomy="additive, multi-dimensional, self-attentive" + ", reinforced" * bool(samplers),

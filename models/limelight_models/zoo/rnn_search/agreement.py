@@ -38,7 +38,7 @@ class Agreement(RnnSearch):
     def __init__(self, config: AgreementConfig) -> None:
         super().__init__(config)
         self.price = config.agreement
-        # Its sequences begin with padding, of which the embedding is zeros: a source has no token to begin with.
+        # Its sequences begin with padding, a vector that stays as it was drawn: a source has no token to begin with.
         turned = replace(
             config, source_vocabulary=config.target_vocabulary, target_vocabulary=config.source_vocabulary, begin=0
         )

@@ -2,8 +2,9 @@
 
 Fig. 1 of the paper, from the left: patches; layers of cross-covariance attention, of convolutions over neighbouring
 patches and of a network for each patch; layers in which a class token reads the patches (CaiT, Touvron et al. 2021b);
-classes. Cost is linear in the number of patches, as in the paper. Ours: patches by a linear map, and places of rows and
-of columns side by side.
+classes. Cost is linear in the number of patches, as in the paper. Ours: patches by a linear map; places of rows and of
+columns side by side, without a map; and class layers leave patches as they are, as CaiT's do and the authors' code does
+not.
 """
 
 import torch

@@ -55,7 +55,7 @@ class Difference:
     figure: str
     ours: tuple[float, ...]
     theirs: tuple[float, ...]
-    parameters: tuple[int, int] = (0, 0)
+    parameters: tuple[int, int] = (1, 1)
     learning: bool = False
     examples: str = ""
     shared: float = 0.0
@@ -73,9 +73,24 @@ class Difference:
         return [a - b for a, b in zip(self.ours, self.theirs, strict=True)]
 
     @property
+    def mean(self) -> float:
+        """By how much the first has more, over the seeds."""
+        return fmean(self.by_seed)
+
+    @property
     def side(self) -> int:
         """1 where more is better, -1 where less is."""
         return -1 if self.figure in _LESS_IS_BETTER else 1
+
+    @property
+    def gain(self) -> float:
+        """By how much the first is better."""
+        return self.side * self.mean
+
+    @property
+    def times(self) -> float:
+        """How many times the second's parameters the first has."""
+        return self.parameters[0] / self.parameters[1]
 
     def estimate(self, of: Prior) -> Estimate | None:
         """The mean over the seeds with its error; None for one seed."""
@@ -89,8 +104,8 @@ class Difference:
 
     def written(self, of: Prior) -> str:
         """The mean with its interval."""
-        mean, interval = fmean(self.by_seed), self.interval(of)
-        return f"{mean:+.1f}" + (f" ({interval[0]:+.1f} to {interval[1]:+.1f})" if interval else "")
+        interval = self.interval(of)
+        return f"{self.mean:+.1f}" + (f" ({interval[0]:+.1f} to {interval[1]:+.1f})" if interval else "")
 
     def cells(self, of: Prior) -> tuple[str, ...]:
         """Both means, the difference, and how many seeds it is of."""
@@ -167,8 +182,8 @@ def _runs(record: Record, model: str, base: str, figure: str) -> dict[tuple[str,
             metric.get("value", 0.0) * (1 if name in POINTS else 100),
             data["held_out_examples"] if is_share(metric) else None,
             unpacked(packed[name]) if name in packed else None,
-            run.get("parameters", 0),
-            run.get("epochs", 0) > 1 and run.get("best_epoch") == run.get("epochs"),
+            run["parameters"],
+            1 < run["epochs"] == run["best_epoch"],
         )
         found[each.data, each.fingerprint if each.made else "", each.seed] = each
     return found

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from limelight_bundle.values import Array
-from limelight_models.cards.by_example import ratios, right
+from limelight_models.cards.by_example import mean, ratios
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data.dataset import Example
 from limelight_models.network import Answer, Network
@@ -70,7 +70,7 @@ class Tag(Task):
             for index, one, other in zip(batch.indices, said, wanted, strict=True):
                 rights[index] = (one == other)[other != UNKNOWN].tolist()
         if self.joined:  # a graph is often the only one
-            found = right(chain.from_iterable(rights[index] for index in sorted(rights)))
+            found = mean(chain.from_iterable(rights[index] for index in sorted(rights)))
         else:
             found = ratios({index: (sum(each), len(each)) for index, each in rights.items()})
         majority = Counter(label for example in training for label in example.labels if label).most_common(1)[0][0]

@@ -14,7 +14,7 @@ from limelight_models.attention import Attention
 from limelight_models.attention.flat import average
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.score import SelfAttentive
-from limelight_models.cards.by_example import right
+from limelight_models.cards.by_example import mean
 from limelight_models.cards.card import Metric
 from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.data import docstrings
@@ -89,7 +89,7 @@ class ClassifyByStates(Classify):
         each: dict[int, float] = {}
         for batch, answer in answers(network, held_out):
             each |= zip(batch.indices, answer.signals["conicity"].tolist(), strict=True)
-        return [*super().judge(network, card, held_out, training), Metric.over(right(each), name="conicity")]
+        return [*super().judge(network, card, held_out, training), Metric.over(mean(each), name="conicity")]
 
 
 def card(network: DiversityLstm, blueprint: Blueprint[DiversityConfig]) -> Card:

@@ -12,6 +12,7 @@ from research.replication.differences import (
     ALIGNMENT_ERRORS,
     CLAIMED,
     CONICITY,
+    COSINE,
     Difference,
     differences,
     seeds_prior,
@@ -183,6 +184,14 @@ CLAIMS = (
         "diversity-lstm",
         ("diversity-lstm-plain",),
         figure=CONICITY,
+    ),
+    # Conicity can be low though states are alike, where few long ones point away from many short.
+    Claim(
+        "Mohankumar 2020",
+        "states differ more, pair by pair",
+        "diversity-lstm",
+        ("diversity-lstm-plain",),
+        figure=COSINE,
     ),
     Claim(
         "Mohankumar 2020",

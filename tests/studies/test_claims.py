@@ -144,6 +144,13 @@ def test_models_that_answered_the_same_examples_are_compared_by_those() -> None:
     assert counted.examples == COUNTED and counted.shared > 2 * of_mean and counted.own == 0
     for each in record.values():
         each["data"]["fingerprint"] = str(each["settings"]["seed"])
+    (again,) = differences(record, "a", "b")
+    assert again.shared == counted.shared  # files may hold out the same examples for every seed
+    for each in record.values():
+        each["data"]["held_out"] = str(each["settings"]["seed"])
+    assert differences(record, "a", "b")[0].shared == 0  # or not
+    for each in record.values():
+        each["command"] = "limelight train"
     (others,) = differences(record, "a", "b")
     assert others.examples == COUNTED and others.shared == 0 and others.own == pytest.approx(counted.shared)
     for each in record.values():

@@ -118,7 +118,7 @@ def prior(variances: Sequence[float], freedoms: Sequence[int]) -> Prior:
     squares = (each - each.mean()) ** 2
     beyond = float(each.var(ddof=1) + 2 * squares.std() / math.sqrt(len(each)) - polygamma(1, half).mean())
     least = float(polygamma(1, _MOST_FREEDOM / 2))
-    freedom = 2 * brentq(lambda value: polygamma(1, value) - max(beyond, least), 1e-3, _MOST_FREEDOM)
+    freedom = 2.0 * brentq(lambda value: polygamma(1, value) - max(beyond, least), 1e-3, _MOST_FREEDOM)
     return Prior(freedom, math.exp(each.mean() + digamma(freedom / 2) - math.log(freedom / 2)))
 
 

@@ -29,8 +29,8 @@ _CLAIMED = {
     "sagan": _FRECHET,
 }
 CLAIMED = frozenset(_CLAIMED.values())
-CONICITY = "conicity"
-_LESS_IS_BETTER = (_FRECHET, ALIGNMENT_ERRORS, CONICITY)
+CONICITY, COSINE = "conicity", "pairwise cosine"
+_LESS_IS_BETTER = (_FRECHET, ALIGNMENT_ERRORS, CONICITY, COSINE)
 _DRAWS = 1_000  # of which only variances are taken
 
 # Examples: those that both models answered; as if each had as many of its own; others for each seed, whose variance
@@ -55,7 +55,7 @@ class Difference:
     figure: str
     ours: tuple[float, ...]
     theirs: tuple[float, ...]
-    parameters: tuple[int, int] = (0, 0)
+    parameters: tuple[int, int] = (1, 1)
     learning: bool = False
     examples: str = ""
     shared: float = 0.0
@@ -73,9 +73,24 @@ class Difference:
         return [a - b for a, b in zip(self.ours, self.theirs, strict=True)]
 
     @property
+    def mean(self) -> float:
+        """By how much the first has more, over the seeds."""
+        return fmean(self.by_seed)
+
+    @property
     def side(self) -> int:
         """1 where more is better, -1 where less is."""
         return -1 if self.figure in _LESS_IS_BETTER else 1
+
+    @property
+    def gain(self) -> float:
+        """By how much the first is better."""
+        return self.side * self.mean
+
+    @property
+    def times(self) -> float:
+        """How many times the second's parameters the first has."""
+        return self.parameters[0] / self.parameters[1]
 
     def estimate(self, of: Prior) -> Estimate | None:
         """The mean over the seeds with its error; None for one seed."""
@@ -89,8 +104,8 @@ class Difference:
 
     def written(self, of: Prior) -> str:
         """The mean with its interval."""
-        mean, interval = fmean(self.by_seed), self.interval(of)
-        return f"{mean:+.1f}" + (f" ({interval[0]:+.1f} to {interval[1]:+.1f})" if interval else "")
+        interval = self.interval(of)
+        return f"{self.mean:+.1f}" + (f" ({interval[0]:+.1f} to {interval[1]:+.1f})" if interval else "")
 
     def cells(self, of: Prior) -> tuple[str, ...]:
         """Both means, the difference, and how many seeds it is of."""
@@ -134,7 +149,7 @@ class _Run:
     made: bool
     seed: int
     fingerprint: str
-    gold: bool
+    held_out: str
     figure: str
     value: float
     count: int | None
@@ -162,13 +177,13 @@ def _runs(record: Record, model: str, base: str, figure: str) -> dict[tuple[str,
             is_made(run),
             run["settings"]["seed"],
             data["fingerprint"],
-            "--gold" in run["command"],
+            data.get("held_out", ""),
             name,
             metric.get("value", 0.0) * (1 if name in POINTS else 100),
             data["held_out_examples"] if is_share(metric) else None,
             unpacked(packed[name]) if name in packed else None,
-            run.get("parameters", 0),
-            run.get("epochs", 0) > 1 and run.get("best_epoch") == run.get("epochs"),
+            run["parameters"],
+            1 < run["epochs"] == run["best_epoch"],
         )
         found[each.data, each.fingerprint if each.made else "", each.seed] = each
     return found
@@ -186,17 +201,21 @@ def _difference(pairs: Sequence[tuple[_Run, _Run]]) -> Difference:
     """
     first, second = pairs[0]
     values = tuple(a.value for a, _ in pairs), tuple(b.value for _, b in pairs)
-    one, same = len(pairs) == 1, _are_the_same([ours for ours, _ in pairs])
+    one = len(pairs) == 1
+    # Files may hold out the same examples for every seed, whatever is learned from; what is made here is made by seed.
+    same = not first.made or len({ours.fingerprint for ours, _ in pairs}) == 1
+    same &= not first.held_out or len({ours.held_out for ours, _ in pairs}) == 1
     examples = "" if one or same else OTHERS
     shared = own = 0.0
     once = None
     if all(map(_is_paired, pairs)):
         examples = PAIRED
-        drawn = np.stack([_drawn(*pair, 0 if same else place) for place, pair in enumerate(pairs)], 1)
-        shared, own = parts(drawn) if same and not one else (0.0, float(drawn.var(0).mean()))
+        drawn = np.stack([_drawn(*pair) for pair in pairs], 1)
         if one:
             low, high = np.quantile(drawn[:, 0], (0.025, 0.975)).tolist()
             once = low, high
+        else:
+            shared, own = parts(drawn)
     elif first.count is not None:
         examples = COUNTED
         own = fmean(map(_binomial, pairs))
@@ -219,17 +238,10 @@ def _difference(pairs: Sequence[tuple[_Run, _Run]]) -> Difference:
     )
 
 
-def _are_the_same(runs: Sequence[_Run]) -> bool:
-    """Whether the same examples are held out for every seed. The fingerprint of those that say where to look (`--gold`)
-    is another one: what it changes otherwise is not known, and the examples count as the same.
-    """
-    return len({each.fingerprint for each in runs}) == 1 or len({each.gold for each in runs}) == 2
-
-
 def _is_paired(pair: tuple[_Run, _Run]) -> bool:
     """Whether both have answers to the same examples."""
     ours, theirs = (each.by_example for each in pair)
-    same = pair[0].fingerprint == pair[1].fingerprint
+    same = pair[0].fingerprint == pair[1].fingerprint or "" != pair[0].held_out == pair[1].held_out
     return same and ours is not None and theirs is not None and len(ours.numbers) == len(theirs.numbers)
 
 
@@ -238,14 +250,16 @@ def _binomial(pair: tuple[_Run, _Run]) -> float:
     return sum(each.value * (100 - each.value) / (each.count or 1) for each in pair)
 
 
-def _drawn(ours: _Run, theirs: _Run, place: int) -> np.ndarray:
-    """Differences [draw] over examples that are drawn with replacement, the same for both; place: of the draw."""
+def _drawn(ours: _Run, theirs: _Run) -> np.ndarray:
+    """Differences [draw] over examples that are drawn with replacement, by their places the same for both and for every
+    seed: where seeds hold out others, what these bring to all is found to be nothing.
+    """
 
     def figures() -> Iterator[np.ndarray]:
         for run in (ours, theirs):
             assert run.by_example is not None
             terms = run.by_example.terms
-            yield run.scale * run.by_example.figure(_times(len(terms), place) @ terms, len(terms))
+            yield run.scale * run.by_example.figure(_times(len(terms)) @ terms, len(terms))
 
     first, second = figures()
     found: np.ndarray = first - second
@@ -253,7 +267,7 @@ def _drawn(ours: _Run, theirs: _Run, place: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=4)
-def _times(count: int, place: int) -> np.ndarray:
+def _times(count: int) -> np.ndarray:
     """How often each of so many examples is drawn, [draw, example]."""
-    generator = np.random.default_rng(place)
+    generator = np.random.default_rng(0)
     return np.stack([np.bincount(generator.integers(count, size=count), minlength=count) for _ in range(_DRAWS)])

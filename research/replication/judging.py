@@ -1,7 +1,6 @@
 """Verdicts on claims, from differences: one rule for all."""
 
 from collections.abc import Collection, Mapping, Sequence
-from statistics import fmean
 
 from limelight_models.index import CONTROLS
 from research.mechanisms.statistics import Prior, holm
@@ -9,18 +8,13 @@ from research.replication.differences import Difference
 
 # SHOWN and OPPOSITE hold among all claims, each ALONE by itself; of one seed nothing is shown.
 SHOWN, OPPOSITE = "**shown**", "**the opposite**"
-SHOWN_ALONE, OPPOSITE_ALONE = "shown alone", "the opposite, alone"
+SHOWN_ALONE, OPPOSITE_ALONE = "shown alone", "the opposite alone"
 NOT_SHOWN, NOT_RUN, CANNOT = "not shown", "not run", "not judged"
 SEEN_ONCE, NOT_SEEN, OPPOSITE_ONCE = "seen once", "not seen", "the opposite once"
 # Whether a model is better than its controls, which learn no weights: one is not where it gains less than a point.
 LEARNED = YES, NO, UNSHOWN, ONCE, NOT_ONCE, UNRUN = "yes", "no", NOT_SHOWN, SEEN_ONCE, NOT_SEEN, NOT_RUN
 EQUAL = 1.1  # times the parameters: about as many
 _LEVEL, _LEAST_GAIN = 0.05, 1.0
-
-
-def gain(found: Difference) -> float:
-    """By how much the first is better."""
-    return found.side * fmean(found.by_seed)
 
 
 def p_value(beside: Collection[Difference], less: float, of: Prior) -> float | None:
@@ -33,16 +27,14 @@ def p_value(beside: Collection[Difference], less: float, of: Prior) -> float | N
     p_values = [each.p_value(-less * found.side) for each, found in zip(estimates, beside, strict=True) if each]
     if not beside or len(p_values) < len(beside):
         return None
-    against = [p for p, each in zip(p_values, beside, strict=True) if gain(each) <= -less]
+    against = [p for p, each in zip(p_values, beside, strict=True) if each.gain <= -less]
     return min(1.0, len(beside) * min(against)) if against else max(p_values)
 
 
-def verdict(
-    beside: Collection[Difference], less: float, of: Prior, adjusted: float, larger: float, learned: str
-) -> str:
+def verdict(beside: Collection[Difference], less: float, of: Prior, adjusted: float, learned: str) -> str:
     """The verdict on the claim that a model is better than all of these, or worse by no more than `less` points.
 
-    adjusted: its p value among those of all claims. larger: times the parameters. learned: of `LEARNED`.
+    adjusted: its p value among those of all claims. learned: of `LEARNED`.
     """
     alone = p_value(beside, less, of)
     if alone is None:
@@ -51,14 +43,20 @@ def verdict(
         return OPPOSITE_ONCE if any(_best(each, of) < -less for each in beside) else NOT_SEEN
     if alone >= _LEVEL:
         return NOT_SHOWN
-    if any(gain(each) <= -less for each in beside):
-        return OPPOSITE if adjusted < _LEVEL else OPPOSITE_ALONE
-    but = [f"with {larger:.1f} times the parameters"] if larger > EQUAL else []
-    but += ["a control does as well"] if learned in (NO, NOT_ONCE) else []
-    but += [] if all(each.examples for each in beside) else ["over seeds alone"]
+    against = [each for each in beside if each.gain <= -less]
+    but = []
+    if against and (times := min(each.times for each in against)) < 1 / EQUAL:
+        but.append(f"with {times:.1f} times the parameters")
+    if not against and (times := max(each.times for each in beside)) > EQUAL:
+        but.append(f"with {times:.1f} times the parameters")
+    if not against and learned in (NO, NOT_ONCE):
+        but.append("a control does as well")
+    if not all(each.examples for each in against or beside):
+        but.append("over seeds alone")
+    bold, by_itself = (OPPOSITE, OPPOSITE_ALONE) if against else (SHOWN, SHOWN_ALONE)
     if adjusted < _LEVEL and not but:
-        return SHOWN
-    return ", ".join([SHOWN.strip("*") if adjusted < _LEVEL else SHOWN_ALONE, *but])
+        return bold
+    return ", ".join([bold.strip("*") if adjusted < _LEVEL else by_itself, *but])
 
 
 def judged_controls(
@@ -77,13 +75,13 @@ def _learned(beside: Sequence[Difference], of: Prior, adjusted: float, most: int
         return UNRUN
     if any(each.seeds == 1 for each in beside):
         return ONCE if all(worst(each, of) > 0 for each in beside) else NOT_ONCE
-    return YES if adjusted < _LEVEL and all(gain(each) > 0 for each in beside) else UNSHOWN
+    return YES if adjusted < _LEVEL and all(each.gain > 0 for each in beside) else UNSHOWN
 
 
 def worst(found: Difference, of: Prior) -> float:
     """The end of the interval that says least for the first; the difference itself where there is no interval."""
-    return min(found.side * each for each in found.interval(of) or [fmean(found.by_seed)])
+    return min(found.side * each for each in found.interval(of) or [found.mean])
 
 
 def _best(found: Difference, of: Prior) -> float:
-    return max(found.side * each for each in found.interval(of) or [fmean(found.by_seed)])
+    return max(found.side * each for each in found.interval(of) or [found.mean])

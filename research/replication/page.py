@@ -1,5 +1,6 @@
 """The tables of docs/results.md and docs/records/results.md: every number comes from the record."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -62,9 +63,11 @@ def _on(found: Difference | None) -> tuple[str, str]:
 
 
 def _parameters(each: Compared) -> str:
-    ours, theirs = each.parameters
-    if not theirs or 1 / EQUAL < ours / theirs < EQUAL:
-        return "equal" if theirs else ""
+    """The model's, and those of the one below that differs most."""
+    most = max(each.found.values(), key=lambda found: abs(math.log(found.times)), default=None)
+    if most is None or 1 / EQUAL < most.times < EQUAL:
+        return "equal" if most else ""
+    ours, theirs = most.parameters
     return f"{ours / 1000:,.0f}k : {theirs / 1000:,.0f}k"
 
 

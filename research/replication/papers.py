@@ -12,12 +12,13 @@ from research.replication.differences import (
     ALIGNMENT_ERRORS,
     CLAIMED,
     CONICITY,
+    COSINE,
     Difference,
     differences,
     seeds_prior,
 )
 from research.replication.figures import WEIGHT, Record
-from research.replication.judging import CANNOT, NOT_RUN, gain, judged_controls, p_value, verdict
+from research.replication.judging import CANNOT, NOT_RUN, judged_controls, p_value, verdict
 
 # One hop has all of it; too few to be learned, or to tell two models apart; nothing that is not in the cell itself.
 _ONE_FACT, _TOO_FEW = "qa1_single-supporting-fact_train", ("nlvr_mini", "squad_small")
@@ -184,6 +185,14 @@ CLAIMS = (
         ("diversity-lstm-plain",),
         figure=CONICITY,
     ),
+    # Conicity can be low though states are alike, where few long ones point away from many short.
+    Claim(
+        "Mohankumar 2020",
+        "states differ more, pair by pair",
+        "diversity-lstm",
+        ("diversity-lstm-plain",),
+        figure=COSINE,
+    ),
     Claim(
         "Mohankumar 2020",
         "states that differ more cost little accuracy (two points at most)",
@@ -268,12 +277,7 @@ class Compared:
     @property
     def least(self) -> Difference | None:
         """The difference that says least for the claim, of several models below; None where nothing was trained."""
-        return min(self.found.values(), key=gain, default=None)
-
-    @property
-    def parameters(self) -> tuple[int, int]:
-        """The model's, and those of the one below that it exceeds most; twice 1 where nothing was trained."""
-        return max((each.parameters for each in self.found.values()), key=_times, default=(1, 1))
+        return min(self.found.values(), key=lambda each: each.gain, default=None)
 
     @property
     def p_value(self) -> float | None:
@@ -287,8 +291,7 @@ class Compared:
             return CANNOT
         if len(self.found) < len(self.claim.above):
             return NOT_RUN
-        less, larger = self.claim.less, _times(self.parameters)
-        return verdict(self.found.values(), less, self.prior, self.adjusted, larger, self.learned)
+        return verdict(self.found.values(), self.claim.less, self.prior, self.adjusted, self.learned)
 
 
 def compared(record: Record) -> list[Compared]:
@@ -313,11 +316,6 @@ def compared(record: Record) -> list[Compared]:
     return [replace(each, adjusted=p) for each, p in zip(judged, adjusted, strict=True)]
 
 
-def _times(parameters: tuple[int, int]) -> float:
-    ours, theirs = parameters
-    return ours / theirs if theirs else 1.0
-
-
 def _by_data(record: Record, claim: Claim) -> dict[str, dict[str, Difference]]:
     """The differences of a claim, for each set of data by the model below; one of no name where there is none."""
     by_data: dict[str, dict[str, Difference]] = defaultdict(dict)
@@ -334,14 +332,3 @@ def _of_controls(record: Record, model: str) -> list[Difference]:
 def of_control(record: Record, model: str, control: str) -> list[Difference]:
     """A model beside one of its controls, on each set of data."""
     return differences(record, model, f"{model}-{control}")
-
-
-def beside_uniform(record: Record) -> dict[str, list[Difference]]:
-    """By row of the catalogue, its models beside the same with equal weights, on each set of data; the most gain first.
-
-    The interval of each is `Difference.interval(seeds_prior(…))`.
-    """
-    found: dict[str, list[Difference]] = defaultdict(list)
-    for model in ZOO:
-        found[ZOO[model].row] += of_control(record, model, CONTROLS[0])
-    return {row: sorted(each, key=gain, reverse=True) for row, each in found.items() if each}

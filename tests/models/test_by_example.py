@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from limelight_models.cards.by_example import ByExample, unpacked
 from limelight_models.tasks.generate import bleu
-from limelight_models.training.runs import load_run
+from limelight_models.training.runs import load_run, read_run
 from tests.models.runs import order, run
 
 NUMBERS = st.one_of(
@@ -52,3 +52,5 @@ def test_a_run_keeps_what_its_figures_are_made_of(
     for name, packed in content["by_example"].items():
         assert unpacked(packed).value == pytest.approx(values[name], abs=2e-3), name
     assert all(each.by_example is None for each in load_run(tmp_path / "run").metrics)
+    data = read_run(tmp_path / "run").data
+    assert data["held_out"] != data["fingerprint"][:16] and len(data["held_out"]) == 16

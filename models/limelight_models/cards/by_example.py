@@ -10,7 +10,7 @@ import numpy as np
 from limelight_bundle.values import Array
 
 _BITS = "bits"
-_STEPS = 200  # numbers that are not whole are kept to 1/200: rounding is a thousandth of what examples differ by
+_STEPS = 200  # numbers that are not whole are kept to a two-hundredth
 _ORDERS = 4  # of BLEU's n-grams
 
 
@@ -75,7 +75,7 @@ def unpacked(content: Mapping[str, Any]) -> ByExample:
     return ByExample(numbers.reshape(shape).T / content["scale"], content["how"])
 
 
-def right(each: Mapping[int, float | bool] | Iterable[bool]) -> ByExample:
+def mean(each: Mapping[int, float | bool] | Iterable[bool]) -> ByExample:
     """Of a mean: the value of each example, by its index or in their order."""
     values = [each[index] for index in sorted(each)] if isinstance(each, Mapping) else list(each)
     return ByExample(np.array(values, float).reshape(-1, 1))

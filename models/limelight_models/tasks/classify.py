@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from limelight_bundle.values import Array, Text
-from limelight_models.cards.by_example import right
+from limelight_models.cards.by_example import mean
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data.dataset import Example
 from limelight_models.network import Answer, Network
@@ -37,7 +37,7 @@ class Classify(Task):
 
     def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
         """Accuracy beside that of always answering what is most frequent in the training part (for the same text)."""
-        found = right(self._rights(network, held_out))
+        found = mean(self._rights(network, held_out))
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for example in filter(lambda each: each.label, training):
             for text in {"", self._text(example)}:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from limelight_bundle.values import Array, Image
-from limelight_models.cards.by_example import right
+from limelight_models.cards.by_example import mean
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data.dataset import Example
 from limelight_models.data.images import read
@@ -81,7 +81,7 @@ class Draw(Task):
             beside = frechet(features[0], classifier.features(known))
         return [
             Metric.over(
-                right(dict(zip(indices, taken, strict=True))),
+                mean(dict(zip(indices, taken, strict=True))),
                 name="drawn as asked",
                 baseline=1 / len(labels),
                 baseline_name="chance",

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from limelight_bundle.detokenizing import Detokenizer
-from limelight_models.cards.by_example import ByExample, ratios, right
+from limelight_models.cards.by_example import ByExample, mean, ratios
 from limelight_models.cards.card import Card, Metric
 from limelight_models.cards.results import Written
 from limelight_models.data import tokenizers
@@ -58,7 +58,7 @@ class Generate(Task):
         kinds = np.array([example.label for example in held_out.examples])
         by_words = any(" " in text for text in wanted)
         return [
-            Metric.over(right(exact), name="exact match"),
+            Metric.over(mean(exact), name="exact match"),
             *(
                 Metric(name=f"exact match, {kind}", value=float(exact[kinds == kind].mean()))
                 for kind in sorted(set(kinds.tolist()) - {""})

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array
-from limelight_models.cards.by_example import right
+from limelight_models.cards.by_example import mean
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data.dataset import Example
 from limelight_models.network import Answer, Network
@@ -74,8 +74,8 @@ class FindSpan(Task):
                 rates = [_f1(said, (first, last)) for first, last in wanted if first != UNKNOWN]
                 overlap[index] = max(rates, default=0.0)
         figures = {
-            "exact match": right({index: each == 1.0 for index, each in overlap.items()}),
-            "F1": right(overlap),
+            "exact match": mean({index: each == 1.0 for index, each in overlap.items()}),
+            "F1": mean(overlap),
         }
         return [Metric.over(each, name=name) for name, each in figures.items()]
 

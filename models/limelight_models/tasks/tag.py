@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from limelight_bundle.values import Array
-from limelight_models.cards.by_example import ratios, right
+from limelight_models.cards.by_example import mean, ratios
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data.dataset import Example
 from limelight_models.network import Answer, Network
@@ -47,30 +47,25 @@ class Tag(Task):
 
     def known(self, answer: Answer, batch: Batch) -> tuple[Tensor, Tensor]:
         """Scores [part, class] and classes [part] of the known parts; what an instance was cut by has no scores."""
-        scores, target = self._both(answer, batch)
+        scores, target = answer.outputs[self.output], batch.target
+        if not self.joined:
+            most = min(scores.shape[1], target.shape[1])
+            scores, target = scores[:, :most], target[:, :most]
         known = target != UNKNOWN
         return scores[known], target[known]
-
-    def _both(self, answer: Answer, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Scores and classes of the parts that have scores."""
-        scores, target = answer.outputs[self.output], batch.target
-        if self.joined:
-            return scores, target
-        most = min(scores.shape[1], target.shape[1])
-        return scores[:, :most], target[:, :most]
 
     def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
         """Accuracy over known parts, beside that of always answering the training part's most frequent class."""
         rights: dict[int, list[bool]] = {}
         for batch, answer in answers(network, held_out):
-            scores, target = self._both(answer, batch)
-            sizes = [len(held_out.examples[index].labels) for index in batch.indices]
-            both = scores.argmax(-1), target
-            said, wanted = (each.split(sizes) for each in both) if self.joined else both
-            for index, one, other in zip(batch.indices, said, wanted, strict=True):
-                rights[index] = (one == other)[other != UNKNOWN].tolist()
+            sizes = [len(held_out.examples[index].labels) if self.joined else 1 for index in batch.indices]
+            for index, scored, named in zip(
+                batch.indices, answer.outputs[self.output].split(sizes), batch.target.split(sizes), strict=True
+            ):
+                scores, target = self.known(Answer({self.output: scored}, {}), replace(batch, target=named))
+                rights[index] = (scores.argmax(-1) == target).tolist()
         if self.joined:  # a graph is often the only one
-            found = right(chain.from_iterable(rights[index] for index in sorted(rights)))
+            found = mean(chain.from_iterable(rights[index] for index in sorted(rights)))
         else:
             found = ratios({index: (sum(each), len(each)) for index, each in rights.items()})
         majority = Counter(label for example in training for label in example.labels if label).most_common(1)[0][0]

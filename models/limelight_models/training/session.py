@@ -204,6 +204,7 @@ def begin(order: Order) -> tuple[Run, Dataset]:
     data = {
         **asdict(source),
         "fingerprint": dataset.fingerprint,
+        "held_out": dataset.held_out,
         "name": dataset.name,
         "licence": dataset.licence,
         "summary": dataset.summary + (_SUPERVISED if preset.settings.supervision else ""),

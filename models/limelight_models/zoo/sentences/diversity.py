@@ -17,7 +17,7 @@ from limelight_models.attention.flat import average
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.score import SelfAttentive
 from limelight_models.blocks.in_turn import Tensors, in_turn
-from limelight_models.cards.by_example import right
+from limelight_models.cards.by_example import mean
 from limelight_models.cards.card import Metric
 from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.data import docstrings
@@ -138,7 +138,7 @@ class ClassifyByStates(Classify):
             for signal, each in alike.items():
                 each |= zip(batch.indices, answer.signals[signal].tolist(), strict=True)
         names = {"conicity": "conicity", "cosine": "pairwise cosine"}
-        own = [Metric.over(right(each), name=names[signal]) for signal, each in alike.items()]
+        own = [Metric.over(mean(each), name=names[signal]) for signal, each in alike.items()]
         return [*super().judge(network, card, held_out, training), *own]
 
 

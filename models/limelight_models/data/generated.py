@@ -72,13 +72,10 @@ SETS: dict[str, Made] = {
     "named-masks": Made(rows.MASKS, partial(masks.dataset, named=True)),
     "cued-masks": Made(rows.MASKS, partial(masks.dataset, cued=True, digits=(2, 3))),
     "relations": Made(rows.QUESTIONS, partial(questions.dataset, relations=True)),
+    "reverse-60-longer": Made(rows.PAIRS, partial(transductions.dataset, "reverse", lengths=(4, 60), longer=True)),
 }
 for _rule in transductions.RULES:
     SETS |= _longer(_rule, Made(rows.PAIRS, partial(transductions.dataset, _rule)), {"longer": True})
-for _rule in ("copy", "reverse"):
-    SETS |= _longer(
-        f"{_rule}-60", Made(rows.PAIRS, partial(transductions.dataset, _rule, lengths=(4, 60))), {"longer": True}
-    )
 for _form, _kind in {"recall": rows.PAIRS, "one": rows.TEXTS, "selective": rows.PAIRS, "induction": rows.TEXTS}.items():
     for _tokens in (64, 256, 1024):
         SETS |= _longer(

@@ -51,14 +51,14 @@ class OrthogonalLstm(nn.Module):
 
     A sum says the same as a mean; h_1 is ĥ_1. Steps run one after the other, and take longer than an `nn.LSTM`'s.
 
-    Shapes: x [batch, token, d_in] -> states [batch, token, d].
+    Shapes: x [batch, token, d_in] -> states [batch, token, d], in a tuple, where `nn.LSTM` has its last ones too.
     """
 
     def __init__(self, d_in: int, d: int) -> None:
         super().__init__()
         self.cell = nn.LSTMCell(d_in, d)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> tuple[Tensor]:
         def step(left: Tensors, now: Tensor) -> tuple[Tensors, Tensors]:
             state, cell, total = left
             made, cell = self.cell(now, (state, cell))
@@ -68,7 +68,7 @@ class OrthogonalLstm(nn.Module):
 
         zeros = x.new_zeros(x.shape[0], self.cell.hidden_size)
         (states,) = in_turn(step, (zeros, zeros.clone(), zeros.clone()), x)
-        return states.transpose(0, 1)
+        return (states.transpose(0, 1),)
 
 
 class DiversityLstm(Network):
@@ -87,17 +87,15 @@ class DiversityLstm(Network):
         self.embedding = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.dropout = nn.Dropout(config.dropout)
-        lstm = nn.LSTM(config.d_embedding, d, batch_first=True)
-        self.encoder = OrthogonalLstm(config.d_embedding, d) if config.orthogonal else lstm
+        size = config.d_embedding
+        self.encoder = OrthogonalLstm(size, d) if config.orthogonal else nn.LSTM(size, d, batch_first=True)
         self.pool = SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=d, d_w=config.d_attention)))
         self.classify = Scores(d_in=d, d_out=config.classes, dropout=config.dropout)
 
     def forward(self, **tensors: Tensor) -> Answer:
         mask = tensors["token_mask"]
         # The LSTM reads onward, so that real states know nothing of the padding behind them.
-        words = self.dropout(self.embedding(tensors["token_ids"]))
-        states = self.encoder(words) if self.config.orthogonal else self.encoder(words)[0]
-        states = states * mask.unsqueeze(-1)
+        states = self.encoder(self.dropout(self.embedding(tensors["token_ids"])))[0] * mask.unsqueeze(-1)
         found, weights = self.pool(states, mask=mask)
         signals = {"conicity": conicity(states, mask), "cosine": pairwise_cosine(states, mask)}
         return Answer({"logits": self.classify(found)}, {"pool": weights}, signals)

@@ -56,6 +56,7 @@ ZOO = {
     "rnn-capsule": Entry("J17", "capsule.rnn_capsule", "probability"),
     "gat": Entry("K6", "graph.gat", "mean v2"),
     "gaan": Entry("K19", "graph.gaan", "ungated"),
+    "ggru": Entry("K19", "graph.ggru", "ungated"),
     "adaptively-sparse": Entry("M19", "transformer.adaptively_sparse"),
     "fixed-heads": Entry("L14", "transformer.fixed_heads", "divided"),
     "synthesizer": Entry("L17", "transformer.synthesizer", "random"),

@@ -34,11 +34,11 @@ from tests.kit.small import NAMES, PUBLISHED
 few = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 every = pytest.mark.parametrize("name", NAMES)
 published = pytest.mark.parametrize("name", PUBLISHED)
-GRAPHS = [name for name in NAMES if recipe(name).data == "graphs"]
+GRAPHS = [name for name in NAMES if small.card(name).edges]
 WRITING = [name for name in NAMES if recipe(name).data is rows.PAIRS]  # they put out a text, from one
 SCALE = 4  # times as large as the examples' pictures: what the coarsest cells of the papers divide
 # Their weights are a softmax of edges, a gate, windows, drawn, or an entmax already.
-WITHOUT_SOFTMAX = {"gat", "gaan", "attention-unet", "adaptively-sparse"}
+WITHOUT_SOFTMAX = {"gat", "gaan", "ggru", "attention-unet", "adaptively-sparse"}
 
 
 def rows_of(name: str) -> tuple[Card, list[Row]]:
@@ -165,27 +165,29 @@ def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_s
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_network_of_graphs_gives_edges_with_what_they_lead_from_and_to(name: str) -> None:
-    """0 -> 1 <- 2, and a node alone: with opposites and loops 7 edges and 1; what is normalised sums to 1 a node."""
+    """0 -> 1 <- 2, and a node alone: 2 edges and none, with opposites and loops 7 and 1; weights of a node sum to 1."""
     card, made = rows_of(name)
     made = made[:2]
     tensors = small.batch(card, made)
     assert not {each.name for each in card.description.outputs} & set(tensors)
     answer = small.make(name).float()(**tensors)
-    assert answer.outputs["logits"].shape == (4, len(small.blueprint(name).labels))
+    assert [len(each) for each in answer.outputs.values()] == [4]
     assert list(answer.maps) == [each.name for each in card.description.maps] == list(card.edges)
     bundle = card.bundle()
     bundle.maps.extend(map_binding(card, each, WEIGHTS, "main") for each in answer.maps)
     found = {each: tensor.numpy() for each, tensor in {**answer.maps, **answer.edges}.items()}
+    (step,) = (step.read_graph for each in card.preprocessing for step in each.steps)
+    whole = [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1), (2, 2)] if step.self_loops else [(1, 0), (1, 2)]
     for bound in bound_maps(bundle, "main", card.bound()).values():
         first, second = bound.rows(found, made)
         assert first.query_index is not None and first.key_index is not None and second.query_index is not None
         pairs = list(zip(first.query_index.tolist(), first.key_index.tolist(), strict=True))
-        assert pairs == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1), (2, 2)]
-        assert first.weights.shape == (bound.description.heads, 7)
-        assert second.query_index.tolist() == [0]
+        assert pairs == whole
+        assert first.weights.shape == (bound.description.heads, len(whole))
+        assert second.query_index.tolist() == [0] * step.self_loops
         if bound.description.normalised:
             for head in first.weights:
-                assert np.allclose(np.bincount(first.query_index, head), 1, atol=1e-5)
+                assert np.allclose(np.bincount(first.query_index, head)[first.query_index], 1, atol=1e-5)
             assert np.allclose(second.weights, 1)
 
 

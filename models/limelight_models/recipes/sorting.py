@@ -27,13 +27,16 @@ class NodesConfig(Sizes):
 C = TypeVar("C", bound=NodesConfig)
 
 
-def graph_input(config: NodesConfig) -> GraphInput:
-    """The graph input."""
+def graph_input(config: NodesConfig, *, as_sent: bool = False) -> GraphInput:
+    """The graph input. as_sent: no edge is added to those that are sent."""
+    added = "none is added" if as_sent else "opposites of edges and edges from each node to itself are added"
     return GraphInput(
-        summary="Nodes with features, and edges; opposites of edges and edges from each node to itself are added.",
+        summary=f"Nodes with features, and edges; {added}.",
         features=config.features,
         max_nodes=config.max_nodes,
         max_edges=config.max_edges,
+        self_loops=not as_sent,
+        both_ways=not as_sent,
     )
 
 

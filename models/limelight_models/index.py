@@ -59,7 +59,7 @@ ZOO = {
     "ggru": Entry("K19", "graph.ggru", "ungated"),
     "adaptively-sparse": Entry("M19", "transformer.adaptively_sparse"),
     "fixed-heads": Entry("L14", "transformer.fixed_heads", "divided"),
-    "synthesizer": Entry("L17", "transformer.synthesizer", "random"),
+    "synthesizer": Entry("L17", "transformer.synthesizer", "random factored random-factored mixed random-mixed"),
     "transparent": Entry("P12", "transformer.transparent", "last"),
     "universal": Entry("L5", "transformer.universal", "fixed"),
     "decomposable-attention": Entry("K9", "sentence_pairs.decomposable", "within"),

@@ -1,6 +1,7 @@
 """A few small examples of every kind of data that published models learn from, and instances that resemble them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import cycle, islice
 
 import numpy as np
@@ -136,6 +137,11 @@ def of_graphs(scale: int) -> list[Example]:
     return [Example({"graph": each}, labels=tags(len(each.nodes))) for each in made]
 
 
+def of_series(scale: int) -> list[Example]:
+    """Two steps are to be forecast."""
+    return [replace(each, labels=(), numbers=np.full((len(each.labels), 2), 0.5, np.float32)) for each in of_graphs(1)]
+
+
 EXAMPLES: Mapping[Kind, Callable[[int], list[Example]]] = {
     rows.TEXTS: of_texts,
     rows.DOCUMENTS: of_documents,
@@ -150,6 +156,7 @@ EXAMPLES: Mapping[Kind, Callable[[int], list[Example]]] = {
     folder.IMAGES: of_images,
     folder.DRAWINGS: of_drawings,
     folder.GRAPHS: of_graphs,
+    folder.SERIES: of_series,
     folder.TRANSFER: of_documents,
     folder.STORIES: of_stories,
     folder.PASSAGES: of_passages,

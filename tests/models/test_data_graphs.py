@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limelight_bundle.values import Array, Graph
-from limelight_models.data import citations, graphs
+from limelight_models.data import citations, graphs, loads
 from limelight_models.data.dataset import DataError, known
 from limelight_models.zoo.graph.gat import GatConfig, GraphAttentionNetwork
 
@@ -147,6 +147,40 @@ def test_made_up_citations_are_the_same_for_the_same_seed_and_cite_what_came_bef
         assert digests.tolist() == [not label for label in example.labels]
     labels = Counter(label for each in citations.dataset(seed=0).train for label in each.labels if label)
     assert set(labels) == set(citations.TOPICS) and min(labels.values()) > 0.2 * sum(labels.values())
+
+
+def test_a_load_follows_its_own_and_that_of_the_fullest_station_before_it() -> None:
+    made = loads.dataset(seed=3, training=20, held_out=2)
+    assert made.fingerprint == loads.dataset(seed=3, training=20, held_out=2).fingerprint
+    more = []
+    for example in made.train:
+        graph = example.instance["graph"]
+        assert isinstance(graph, Graph) and example.numbers is not None
+        series = np.concatenate([graph.nodes, example.numbers], 1)
+        for target in range(len(series)):
+            before = series[graph.edges[0, graph.edges[1] == target]].max(0)
+            more += (series[target, 1:] - 0.5 * series[target, :-1] - 0.45 * before[:-1]).tolist()
+    new = [each for each in more if abs(each) > 1e-4]
+    assert 0.01 < len(new) / len(more) < 0.03 and min(new) >= 10 and max(new) <= 40
+
+
+def test_a_series_on_one_graph_is_cut_into_windows_that_do_not_reach_over_its_parts(tmp_path: Path) -> None:
+    series, path = np.arange(120.0).reshape(60, 2), tmp_path / "road.npz"
+    np.savez(path, series=series, edge_index=np.array([[0], [1]]), steps=np.array([3, 2]))
+    made = loads.read(path)
+    assert [len(part) for part in (made.train, made.dev, made.test)] == [38, 2, 8]
+    first, last = made.dev[0], made.test[-1]
+    assert first.instance["graph"].nodes.tolist() == [[84, 86, 88], [85, 87, 89]]  # type: ignore[union-attr]
+    assert last.numbers is not None and last.numbers.tolist() == [[116, 118], [117, 119]]
+    for changes, complaint in (
+        ({"edge_index": np.array([[0], [2]])}, "nodes from 0 to 1"),
+        ({"series": series[:, 0]}, r"series has shape \[60\]"),
+        ({"steps": np.array([4, 3])}, "a tenth of 60 steps holds no window of 4 and 3 steps"),
+        ({"steps": np.array([4])}, "series, edge_index and steps as they should be"),
+    ):
+        np.savez(path, **{"series": series, "edge_index": np.array([[0], [1]]), **changes})  # type: ignore[arg-type]
+        with pytest.raises(DataError, match=complaint):
+            loads.read(path)
 
 
 @pytest.mark.data

@@ -11,12 +11,13 @@ from torch import Tensor
 from limelight_bundle.rows import Labels, Row
 from limelight_bundle.values import Pair, Text
 from limelight_models.cards.card import Card
-from limelight_models.data.dataset import Example
+from limelight_models.data.dataset import DataError, Example
 from limelight_models.data.gold import Box, Gold, Span
 from limelight_models.network import Answer, Network
 from limelight_models.tasks.aspects import ClassifyTargets, opposed
 from limelight_models.tasks.classify import Classify
 from limelight_models.tasks.entities import Entities, entities
+from limelight_models.tasks.forecast import Forecast
 from limelight_models.tasks.segment import Segment
 from limelight_models.tasks.spans import FindSpan
 from limelight_models.tasks.tag import Tag
@@ -188,3 +189,15 @@ class OneBatch:
 
     def in_order(self) -> Iterator[Batch]:
         yield self._batch
+
+
+def test_a_forecast_is_judged_by_how_far_it_is_away_beside_a_signal_that_stays() -> None:
+    task, examples = Forecast(), [Example({}, numbers=np.array([[2.0, 4.0], [1.0, 1.0]], np.float32))]
+    held = Held(task, examples, (), [{"forecast": [[2.0, 3.0], [1.0, 4.0]], "nodes": [[9.0, 2.0], [9.0, 1.0]]}])
+    (batch,) = held.in_order()
+    loss, terms = task.loss(Says(), batch)
+    assert (float(loss), terms) == (4, 4)
+    whole, last = task.judge(Says(), NO_CARD, held, examples)
+    assert (whole.value, whole.baseline, last.value, last.baseline) == (1, 0.5, 2, 1)
+    with pytest.raises(DataError, match="no numbers to be forecast"):
+        task.reader(())(Example({}))

@@ -75,38 +75,64 @@ def test_sparsity_is_learned_by_each_head_of_each_attention() -> None:
     assert all(each.grad is not None and each.grad.abs().min() > 0 for each in alphas)
 
 
-def test_a_dense_synthesizer_makes_weights_of_each_token_by_itself() -> None:
-    """Tay et al. 2021, §3.1: W₂ relu(W₁ x + b₁) + b₂ in the place of the products of queries and keys."""
-    attention = first_attention("synthesizer")
+def made_scores(name: str, score: torch.nn.Module, hidden: Array, head: int, tokens: int) -> Array:
+    """A head's scores [token, token] of a synthesizer, for the hidden layer relu(W₁ x + b₁) [token, feature]."""
+    if name == "synthesizer-random":
+        return array(score.table)[:tokens, head, :tokens]
+    if name == "synthesizer-random-factored":
+        return array(score.first)[:tokens, head] @ array(score.second)[:tokens, head].T
+    maps = {each: (array(part.weight)[head], array(part.bias)[head, 0]) for each, part in score.named_children()}
+    if name == "synthesizer":
+        w, b = maps["position_map"]
+        return (hidden @ w + b)[:, :tokens]
+    inner, outer = (hidden @ w + b for w, b in (maps["inner_map"], maps["outer_map"]))
+    size = inner.shape[1]  # of a block, whose places share a score of the outer ones
+    return np.array([[inner[i, j % size] * outer[i, j // size] for j in range(tokens)] for i in range(tokens)])
+
+
+SYNTHESIZERS = ["synthesizer", "synthesizer-factored", "synthesizer-random", "synthesizer-random-factored"]
+
+
+@pytest.mark.parametrize("name", [*SYNTHESIZERS, "synthesizer-mixed", "synthesizer-random-mixed"])
+def test_a_synthesizer_makes_the_weights_of_its_paper(name: str) -> None:
+    """Tay et al. 2021: dense and random, factorised, and mixed with products of queries and keys by a trained share."""
+    attention, config, mixed = first_attention(name), small.config("synthesizer"), name.endswith("mixed")
     assert isinstance(attention, Synthesis)
-    x, score = features(small.config("synthesizer").d_model), attention.attention.score
-    hidden = np.maximum(linear(attention.query_map, x), 0)
-    wanted, heads = [], np.split(linear(attention.value_map, x), attention.heads, -1)
-    for head, part in enumerate(np.split(hidden, attention.heads, -1)):
-        scores = part @ array(score.position_map.weight)[head] + array(score.position_map.bias)[head]
-        wanted.append(softmax(scores[:, : len(x)]))
+    x, score, size = features(config.d_model), attention.attention.score, config.d_model // config.heads
+    assert hasattr(attention, "key_map") == mixed and hasattr(attention, "query_map") == (mixed or "random" not in name)
+    query = linear(attention.query_map, x) if hasattr(attention, "query_map") else np.zeros_like(x)
+    shown, heads = [], []
+    for head in range(config.heads):
+        part = slice(head * size, (head + 1) * size)
+        made = score.synthesized if mixed else score
+        scores = made_scores(name.removesuffix("-mixed"), made, np.maximum(query[:, part], 0), head, len(x))
+        if mixed:
+            share = 1 / (1 + np.exp(-score.share.item()))
+            compared = query[:, part] @ linear(attention.key_map, x)[:, part].T / np.sqrt(size)
+            scores = share * scores + (1 - share) * compared
+        shown.append(softmax(scores))
+        heads.append(shown[-1] @ linear(attention.value_map, x)[:, part])
     output, weights = attended(attention, x)
-    np.testing.assert_allclose(weights, wanted, atol=1e-12)
-    merged = np.concatenate([a @ value for a, value in zip(wanted, heads, strict=True)], -1)
-    np.testing.assert_allclose(output, linear(attention.merge, merged), atol=1e-12)
+    np.testing.assert_allclose(weights, shown, atol=1e-12)
+    np.testing.assert_allclose(output, linear(attention.merge, np.concatenate(heads, -1)), atol=1e-12)
     changed = x.copy()
     changed[0] += 1
-    np.testing.assert_array_equal(attended(attention, changed)[1][:, 1:], weights[:, 1:])
+    others = attended(attention, changed)[1]
+    assert (others[:, 1:] == weights[:, 1:]).all() == (not mixed)  # no token is compared with another
+    assert (others == weights).all() == ("random" in name and not mixed)
 
 
-def test_a_random_synthesizer_has_the_same_weights_for_every_text() -> None:
-    """Tay et al. 2021, §3.2: softmax of a matrix R for each head, cut to the text."""
-    attention = first_attention("synthesizer-random")
-    assert isinstance(attention, Synthesis) and not hasattr(attention, "query_map")
-    one, other = (attended(attention, features(small.config("synthesizer").d_model)) for _ in range(2))
-    table = array(attention.attention.score.table)  # [query, head, key]
-    np.testing.assert_allclose(one[1], softmax(table[:5, :, :5].transpose(1, 0, 2)), atol=1e-12)
-    np.testing.assert_array_equal(one[1], other[1])
-    # A text that has ended may step past its last place while others of its batch go on.
-    query = torch.zeros(2, attention.heads, 1, 4).double()
-    places = torch.tensor([len(table), len(table) - 1]).reshape(2, 1, 1)
-    beyond, last = attention.attention.score(query, query, Context(query_positions=places))
+@pytest.mark.parametrize("name", SYNTHESIZERS)
+def test_a_text_that_has_ended_may_step_past_its_last_place(name: str) -> None:
+    """While others of its batch go on; what a key's place is said to be goes before its place among the keys."""
+    score, most = first_attention(name).attention.score, small.config("synthesizer").max_source
+    query, keys = torch.randn(2, 2, 1, 4).double(), torch.zeros(2, 2, most, 4).double()
+    query[1] = query[0]
+    beyond, last = score(query, keys, Context(query_positions=torch.tensor([most, most - 1]).reshape(2, 1, 1)))
     np.testing.assert_array_equal(beyond, last)
+    places = torch.tensor([most - 1, most]).reshape(2, 1, 1)
+    one = score(query, keys[:, :, :1], Context(query_positions=places, key_positions=places))
+    np.testing.assert_array_equal(one[..., 0], torch.stack([last, last])[..., -1])
 
 
 @pytest.mark.parametrize("name", ["transparent", "transparent-last"])

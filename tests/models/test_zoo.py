@@ -34,11 +34,11 @@ from tests.kit.small import NAMES, PUBLISHED
 few = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 every = pytest.mark.parametrize("name", NAMES)
 published = pytest.mark.parametrize("name", PUBLISHED)
-GRAPHS = [name for name in NAMES if recipe(name).data == "graphs"]
+GRAPHS = [name for name in NAMES if small.card(name).edges]
 WRITING = [name for name in NAMES if recipe(name).data is rows.PAIRS]  # they put out a text, from one
 SCALE = 4  # times as large as the examples' pictures: what the coarsest cells of the papers divide
 # Their weights are a softmax of edges, a gate, windows, drawn, or an entmax already.
-WITHOUT_SOFTMAX = {"gat", "gaan", "attention-unet", "adaptively-sparse"}
+WITHOUT_SOFTMAX = {"gat", "gaan", "ggru", "attention-unet", "adaptively-sparse"}
 
 
 def rows_of(name: str) -> tuple[Card, list[Row]]:

@@ -59,11 +59,12 @@ class CausalAttention(AroundAttention, nn.Module):
         places_of_query = position[:, :, 0]  # [batch, head, query]
         scores = inner.score(queries, kept.keys, Context(query=queries, key=kept.keys, query_positions=places_of_query))
         if not inner.score.key_free:
-            scores = torch.where(new, inner.score(queries, key, Context(query=queries, key=key)), scores)
+            own = Context(query=queries, key=key, query_positions=places_of_query, key_positions=places_of_query)
+            scores = torch.where(new, inner.score(queries, key, own), scores)
         aligned = inner.align(scores, mask, Context(query=queries, key=kept.keys, mask=mask))
         weights, factor = inner.marked(aligned, mask)
-        before, own = weights * ~new, (weights * new).sum(-1, keepdim=True)
-        context = inner.combine(before, kept.values, Context()) + inner.combine(own, value, Context())
+        before, at_new = weights * ~new, (weights * new).sum(-1, keepdim=True)
+        context = inner.combine(before, kept.values, Context()) + inner.combine(at_new, value, Context())
         context = context if factor is None else context * factor
         return self.attention.join(context), weights, KVCache(key, value)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from limelight.base.counts import counted
 from limelight_bundle.errors import LimelightError
-from limelight_bundle.values import Graph, Image, Instance, Pair, Sentences, TensorValue, Text
+from limelight_bundle.values import Array, Graph, Image, Instance, Pair, Sentences, TensorValue, Text
 from limelight_models.data.gold import Gold, Span, describe
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Example:
     """An instance as a caller would send it, and what is known of it.
 
     label: its class. labels: classes of its parts (tokens, nodes, cells), "" for a part of which none is known.
-    picture: what is to be drawn. spans: parts of a text that are right
+    picture: what is to be drawn. numbers: what is to be forecast. spans: parts of a text that are right
     answers, each by itself. gold: where to look for each thing. What the task has not is empty.
     """
 
@@ -45,6 +45,7 @@ class Example:
     label: str = ""
     labels: tuple[str, ...] = ()
     picture: Image | None = None
+    numbers: Array | None = None
     spans: tuple[Span, ...] = ()
     gold: tuple[Gold, ...] = ()
 
@@ -119,6 +120,8 @@ def parts(example: Example) -> Iterator[bytes]:
     yield from (label.encode() for label in example.labels)
     if example.picture is not None:
         yield example.picture.data
+    if example.numbers is not None:
+        yield example.numbers.tobytes()
     yield from (repr(span).encode() for span in example.spans)
     for gold in example.gold:
         yield from describe(gold)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from limelight.base.counts import counted
-from limelight_models.data import drawings, graphs, idx, passages, reviews, row_files, rows, speech, stories
+from limelight_models.data import drawings, graphs, idx, loads, passages, reviews, row_files, rows, speech, stories
 from limelight_models.data.dataset import (
     DataError,
     Dataset,
@@ -20,12 +20,16 @@ from limelight_models.data.dataset import (
 
 IMAGES: Literal["images"] = "images"
 GRAPHS: Literal["graphs"] = "graphs"
+SERIES: Literal["series on graphs"] = "series on graphs"
 _FileKind = rows.Kind | Literal["images"]
 STORIES: Literal["stories"] = "stories"
 PASSAGES: Literal["questions about passages"] = "questions about passages"
 DRAWINGS: Literal["drawings"] = "drawings"  # labelled images, to be drawn by their labels
 TRANSFER: Literal["reviews of two domains"] = "reviews of two domains"
-Kind = _FileKind | Literal["graphs", "stories", "questions about passages", "drawings", "reviews of two domains"]
+Kind = (
+    _FileKind
+    | Literal["graphs", "series on graphs", "stories", "questions about passages", "drawings", "reviews of two domains"]
+)
 _Read = Callable[[Path], list[Example]]
 _PARTS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test", "t10k")}
 _SHARE = 0.1
@@ -35,8 +39,8 @@ def load(
     path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str = "", columns: Sequence[str] = ()
 ) -> Dataset:
     """Read lines of a kind, images, stories, questions about passages, reviews of two domains, one graph of an .npz
-    archive (which says itself what its parts are), or as pairs a folder of recordings of spoken digits
-    (`limelight_models.data.speech`).
+    archive (which says itself what its parts are) or a series on one (`limelight_models.data.loads`), or as pairs a
+    folder of recordings of spoken digits (`limelight_models.data.speech`).
 
     A folder holds train, dev and test files (`train.tsv`, `dev.jsonl.gz`, `test2016.tsv`, `train-images-idx3-ubyte.gz`
     with `train-labels-idx1-ubyte.gz`, `t10k-…`). A part that is missing, and everything of a single file, is cut from
@@ -62,6 +66,8 @@ def load(
         if path.name.endswith(row_files.SUFFIXES):
             raise DataError(f"{path}: this model learns from a graph in an .npz archive, and not from lines")
         return graphs.dataset(path, name=name, licence=licence)
+    if kind == SERIES:
+        return loads.read(path, name=name, licence=licence)
     if kind == PASSAGES:
         return passages.dataset(path, name=name, licence=licence)
     if kind == STORIES:

@@ -11,6 +11,7 @@ from limelight_models.data import (
     dates,
     digits,
     docstrings,
+    loads,
     moves,
     names,
     numbers,
@@ -29,7 +30,7 @@ from limelight_models.data.demo import canvas as demo_canvas
 from limelight_models.data.demo import digits as demo_digits
 from limelight_models.data.demo import numbers as demo_numbers
 from limelight_models.data.demo import slips as demo_slips
-from limelight_models.data.folder import DRAWINGS, IMAGES, PASSAGES, STORIES, TRANSFER, Kind
+from limelight_models.data.folder import DRAWINGS, IMAGES, PASSAGES, SERIES, STORIES, TRANSFER, Kind
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ SETS: dict[str, Made] = {
     "cloze": Made(rows.TEXT_PAIRS, cloze.dataset),
     "moves": Made(STORIES, moves.dataset),
     "purchases": Made(PASSAGES, purchases.dataset),
+    "loads": Made(SERIES, loads.dataset),
     "names": Made(rows.TAGGED, names.dataset),
     "roles": Made(rows.TAGGED, roles.dataset),
     "slips": Made(rows.DOCUMENTS, slips.dataset),

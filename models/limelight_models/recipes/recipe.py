@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from limelight.v1 import model_pb2
 from limelight_models.cards.card import Card
 from limelight_models.cards.describe import describe
 from limelight_models.cards.hidden import HiddenStates
@@ -55,6 +56,7 @@ class Blueprint(Generic[C]):
         citation: str,
         taxonomy: str,
         results: Sequence[Result] = (),
+        outputs: Sequence[model_pb2.OutputDescription] = (),
         noise: Sequence[Noise] = (),
         hidden: Mapping[str, int] = MappingProxyType({}),
         max_characters: int = 0,
@@ -62,14 +64,15 @@ class Blueprint(Generic[C]):
         """Describe a network of this blueprint, with the limits that its `config` has.
 
         citation, taxonomy: as `Citation.of` and `Taxonomy.of` read them. results: the classes of the instance where
-        there are no others. hidden: stacks whose hidden states the network puts out, with the size of a vector.
-        max_characters: where the config has none.
+        there are neither others nor `outputs`, which no result is read from. hidden: stacks whose hidden states the
+        network puts out, with the size of a vector. max_characters: where the config has none.
         """
         return describe(
             title=title,
             summary=summary,
             inputs=inputs,
-            results=results or [Classes(labels=self.labels)],
+            results=results if results or outputs else [Classes(labels=self.labels)],
+            outputs=outputs,
             maps=maps,
             taxonomy=Taxonomy.of(taxonomy),
             citation=Citation.of(citation),

@@ -84,7 +84,7 @@ def train(
       .jsonl     a JSON object a line: {"label": "good", "text": "A fine film."}
       .parquet   columns with these names
       .conll     a word and its tag a line
-      .npz, IDX  graphs and spoken digits; pictures as MNIST has them
+      .npz, IDX  graphs, series on them, spoken digits; pictures as MNIST has them
 
     \b
       classes of texts           label, text

@@ -6,125 +6,26 @@ leads to a node: not itself, and not the other end of its own edges, unless they
 one graph of several parts.
 """
 
-import torch
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu
 
-from limelight_models.attention import edges
-from limelight_models.attention.controls import uniform
-from limelight_models.attention.weights import Weights
 from limelight_models.cards.language import Classes, maps_of
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, preset, tiny
 from limelight_models.recipes.sorting import NodesConfig, attends, graph_input, sorting
-from limelight_models.zoo.graph.nodes import SameScore, ends, largest, mean
+from limelight_models.zoo.graph.gated import GatedAggregator, GatedSizes, HeadGate, OpenGate
+from limelight_models.zoo.graph.nodes import ends
 
-SLOPE = 0.1  # of LeakyReLU below zero
 
-
-class GaanConfig(NodesConfig):
+class GaanConfig(NodesConfig, GatedSizes):
     """Sizes, as the paper names them; the defaults are those of the authors' program for protein interactions.
 
-    d_embedded: of a node before the first layer. d_out: of a node behind each layer. d_score, d_value: of a query and
-    a value of one head. d_pooled: of a neighbour, where the gate takes the largest.
+    d_embedded: of a node before the first layer. d_out: of a node behind each layer.
     """
 
     layers: int = 2
-    heads: int = 8
     d_embedded: int = 64
     d_out: int = 128
-    d_score: int = 24
-    d_value: int = 32
-    d_pooled: int = 64
     dropout: float = 0.1
-
-
-class DotScore(nn.Module):
-    """Score of node j for node i, head by head: φ_w(x_i, z_j) = ⟨FC_xa(x_i), FC_za(z_j)⟩.
-
-    Shapes: nodes [node, d_in], sources (j) and targets (i) int64 [edge] -> scores [edge, head].
-    """
-
-    deciding = ("",)  # all of its parameters decide weights
-
-    def __init__(self, *, d_in: int, d_score: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.query_map, self.key_map = nn.Linear(d_in, heads * d_score), nn.Linear(d_in, heads * d_score)
-
-    def forward(self, nodes: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
-        queries, keys = (each(nodes).unflatten(-1, (self.heads, -1)) for each in (self.query_map, self.key_map))
-        return (queries[targets] * keys[sources]).sum(-1)
-
-
-uniform.register(DotScore, SameScore)
-
-
-class HeadGate(nn.Module):
-    """Gate of each head for a node, from its features and those around it (the paper's ψ_g).
-
-    g_i = sigmoid(FC_g(x_i ⊕ max_{j ∈ N_i} FC_m(z_j) ⊕ Σ_{j ∈ N_i} z_j / |N_i|))
-
-    Shapes: nodes [node, d_in], sources and targets int64 [edge] -> gates [node, head] in (0, 1). A node without an edge
-        is judged as if its neighbourhood were zeros.
-    """
-
-    def __init__(self, *, d_in: int, d_pooled: int, heads: int) -> None:
-        super().__init__()
-        self.pooled, self.decide = nn.Linear(d_in, d_pooled), nn.Linear(2 * d_in + d_pooled, heads)
-
-    def forward(self, nodes: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
-        pooled = largest(self.pooled(nodes), sources, targets)
-        return self.decide(torch.cat([nodes, pooled, mean(nodes, sources, targets)], -1)).sigmoid()
-
-
-class OpenGate(nn.Module):
-    """Takes all of every head: plain multi-head attention, with which the paper compares its gates.
-
-    Shapes: as `HeadGate`.
-    """
-
-    def __init__(self, *, heads: int, **_: int) -> None:
-        super().__init__()
-        self.heads = heads
-
-    def forward(self, nodes: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
-        return nodes.new_ones(nodes.shape[0], self.heads)
-
-
-class GatedAggregator(nn.Module):
-    """One layer: gated heads over the neighbours, beside the node itself (the paper's gated attention aggregator).
-
-    y_i = FC_o(x_i ⊕ ‖_k g_i^k Σ_j w_ij^k FC_v^k(z_j)), w_ij^k = softmax_j φ_w^k(x_i, z_j), FC_v and FC_o with LeakyReLU
-
-    gate: makes the gate.
-
-    Shapes: nodes [node, d_in], sources and targets int64 [edge] -> [node, d_out]; weights w [edge, head]; gated weights
-        g w [edge, head], whose sum over the edges of a node is its gate.
-    """
-
-    def __init__(self, config: GaanConfig, *, d_in: int, gate: type[nn.Module]) -> None:
-        super().__init__()
-        self.heads = config.heads
-        self.score = DotScore(d_in=d_in, d_score=config.d_score, heads=config.heads)
-        self.gate = gate(d_in=d_in, d_pooled=config.d_pooled, heads=config.heads)
-        self.value_map = nn.Linear(d_in, config.heads * config.d_value)
-        self.merge = nn.Linear(d_in + config.heads * config.d_value, config.d_out)
-        self.dropout = nn.Dropout(config.dropout)
-
-    @property
-    def makes(self) -> tuple[Weights, ...]:
-        """The weights of each head; then the gated ones."""
-        return (Weights(heads=self.heads), Weights(heads=self.heads, normalised=False))
-
-    def forward(self, nodes: Tensor, sources: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        nodes = self.dropout(nodes)
-        values = leaky_relu(self.value_map(nodes), SLOPE).unflatten(-1, (self.heads, -1))  # [node, head, d_value]
-        weights = edges.softmax(self.score(nodes, sources, targets), targets, nodes.shape[0])
-        weights, used = edges.changed(weights, targets, nodes.shape[0])
-        gated = self.gate(nodes, sources, targets)[targets] * used
-        attended = edges.weighted_sum(gated, values, targets, sources, nodes.shape[0]).flatten(1)
-        return leaky_relu(self.merge(torch.cat([nodes, attended], -1)), SLOPE), weights, gated
 
 
 class GatedAttentionNetwork(Network):
@@ -140,15 +41,19 @@ class GatedAttentionNetwork(Network):
         super().__init__()
         self.config = config
         self.embed = nn.Linear(config.features, config.d_embedded)
-        sizes = (config.d_embedded, *(config.d_out for _ in range(config.layers - 1)))
-        self.layers = nn.ModuleList(GatedAggregator(config, d_in=size, gate=gate) for size in sizes)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(
+            GatedAggregator(config, d_in=size, d_around=size, d_out=config.d_out, gate=gate)
+            for size in (config.d_embedded, *[config.d_out] * (config.layers - 1))
+        )
         self.classify = nn.Linear(config.d_out, config.classes)
 
     def forward(self, **tensors: Tensor) -> Answer:
         sources, targets = tensors["sources"], tensors["targets"]
         nodes, maps = self.embed(tensors["nodes"]), {}
         for number, layer in enumerate(self.layers):
-            nodes, maps[f"layer.{number}"], maps[f"gate.{number}"] = layer(nodes, sources, targets)
+            nodes = self.dropout(nodes)
+            nodes, maps[f"layer.{number}"], maps[f"gate.{number}"] = layer(nodes, nodes, sources, targets)
         return Answer({"logits": self.classify(nodes)}, maps, edges=ends(sources, targets))
 
 

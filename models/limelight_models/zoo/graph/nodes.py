@@ -32,12 +32,12 @@ def largest(nodes: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
 class SameScore(nn.Module):
     """The same score for every neighbour, with the parameters of another score: what attention is compared with.
 
-    Shapes: nodes [node, feature], sources and targets int64 [edge] -> scores [edge, head].
+    Shapes: nodes and around [node, feature], sources and targets int64 [edge] -> scores [edge, head].
     """
 
     def __init__(self, score: nn.Module) -> None:
         super().__init__()
         self.score = score
 
-    def forward(self, nodes: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
-        return torch.zeros_like(self.score(nodes, sources, targets))
+    def forward(self, nodes: Tensor, around: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
+        return torch.zeros_like(self.score(nodes, around, sources, targets))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from limelight.v1 import model_pb2
-from limelight_bundle.maps import nested_mask_name
+from limelight_bundle.maps import VALUES, nested_mask_name
 from limelight_bundle.rows import Row, bound_tensors
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
@@ -184,6 +184,11 @@ def edge_tensors(bundle: bundle_pb2.Bundle) -> tuple[str, ...]:
     return (steps[0].targets_tensor, steps[0].sources_tensor) if len(steps) == 1 else ()
 
 
+def has_gate_of_its_own(binding: bundle_pb2.MapBinding) -> bool:
+    """Return whether a gate is of a map that is made of others: there it is in the graph for interventions too."""
+    return bool(binding.gate) and not binding.HasField("probe") and binding.quantity != VALUES
+
+
 def intervened_bindings(bundle: bundle_pb2.Bundle) -> bundle_pb2.Bundle:
     """Return a bundle whose maps are whole outputs of the graphs for interventions, and which generates with these.
 
@@ -195,7 +200,7 @@ def intervened_bindings(bundle: bundle_pb2.Bundle) -> bundle_pb2.Bundle:
     for each in made.maps:
         if (changed := intervened_graph(bundle, each.graph)) in names:
             each.graph = changed
-            if each.HasField("probe"):  # a gate alone is of a map that is made of others, there too
+            if not has_gate_of_its_own(each):
                 each.gate = ""
             each.ClearField("probe")
             each.ClearField("projections")

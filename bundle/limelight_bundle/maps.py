@@ -15,7 +15,9 @@ from limelight_bundle.values import Array
 WEIGHTS = attention_pb2.QUANTITY_WEIGHTS
 SCORES = attention_pb2.QUANTITY_SCORES
 NORMS = attention_pb2.QUANTITY_NORMS
+VALUES = attention_pb2.QUANTITY_VALUES
 DENSE_AXES = (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_HEAD, bundle_pb2.AXIS_QUERY, bundle_pb2.AXIS_KEY)
+VALUE_AXES = (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_HEAD, bundle_pb2.AXIS_KEY, bundle_pb2.AXIS_FEATURE)
 _ORDER = (*DENSE_AXES, bundle_pb2.AXIS_FEATURE)
 _EDGES = (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_HEAD, bundle_pb2.AXIS_EDGE, bundle_pb2.AXIS_FEATURE)
 
@@ -41,6 +43,7 @@ class MapWeights:
 
     Dense: `weights` [head, query, key] or [head, query, key, feature], without indices.
     Edges: `weights` [head, edge] with `query_index` and `key_index` INT32 [edge], in order of query, then key.
+    Values: `weights` [head, 1, key, feature].
 
     Attributes:
         heads, queries: for a part of a dense map, the ascending indices of its axes; None for all.

@@ -16,8 +16,8 @@ from limelight_bundle.checks.operators import check_graph
 from limelight_bundle.errors import BundleError
 from limelight_bundle.files import Stamp, check_hashes, check_sizes, check_stamps, read_stamped
 from limelight_bundle.hidden import check_hidden, hidden_gates
-from limelight_bundle.interventions import intervened_graph
-from limelight_bundle.maps import DENSE_AXES
+from limelight_bundle.interventions import has_gate_of_its_own, intervened_graph
+from limelight_bundle.maps import DENSE_AXES, VALUES
 from limelight_bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION, is_model_name, is_version
 from limelight_bundle.v1 import bundle_pb2
 
@@ -163,7 +163,7 @@ def _optional_inputs(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
     for each in bundle.maps:
         if graph == intervened_graph(bundle, each.graph):
             found += [name for name in (each.head_scales, *each.weights_inputs) if name]
-            found += [each.gate] if each.gate and not each.HasField("probe") else []  # of a map that is made of others
+            found += [each.gate] if has_gate_of_its_own(each) else []
         if each.graph == graph and each.gate:
             found.append(each.gate)
         if each.graph == graph and each.HasField("probe"):
@@ -181,7 +181,7 @@ def _check_optional_map(binding: bundle_pb2.MapBinding, outputs: frozenset[str])
     """
     if not binding.gate and not binding.HasField("probe") and not binding.HasField("projections"):
         return
-    if tuple(binding.axes) != DENSE_AXES:
+    if tuple(binding.axes) != DENSE_AXES and binding.quantity != VALUES:
         raise BundleError(
             f"the map {binding.map} has a gate, a probe or projections, but no axes [batch, head, query, key]"
         )

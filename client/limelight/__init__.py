@@ -112,6 +112,7 @@ _MODULES = {
     "explanations": "Agreement ExplainedTarget Explanation WayValues",
     "groups": "Grouping Pool TextSpan",
     "interventions": "Intervention replace scale_heads scale_keys",
+    "effective": "effective_attention",
     "labels": "Grid LabelSet Region",
     "loading": "load",
     "maps": "AttentionMap Edges",

@@ -149,12 +149,14 @@ class MapInfo(Record):
     features: int
     """Size of the feature axis; 0 for none."""
     quantities: tuple[str, ...]
-    """Quantities available beside weights: "scores", "norms"."""
+    """Quantities available beside weights: "scores", "norms", "values"."""
     interventions: tuple[str, ...]
     """Supported interventions: "head_scales", "weights", "key_factor"."""
     summary: str
     no_interventions: str = ""
     """Why no interventions are supported, in a few words; empty where they are."""
+    value_size: int = 0
+    """Size of the vectors of the quantity "values"; 0 for none."""
 
 
 @dataclass(frozen=True)
@@ -420,6 +422,7 @@ def _map(message: model_pb2.MapDescription) -> MapInfo:
         interventions=tuple(name_of(values_pb2.InterventionKind, each) for each in message.interventions),
         summary=message.summary,
         no_interventions=message.no_interventions,
+        value_size=message.value_size,
     )
 
 

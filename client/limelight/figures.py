@@ -79,7 +79,7 @@ class Figure:
     key: str = ""
     """Name of the label set of the keys."""
     value: str = "weight"
-    """A kind of number: a weight, a score or a norm."""
+    """A kind of number: a weight, a score, a norm, or the length of a value."""
     direction: int = 0
     """For changes of a score the sign of those that are blue, 1 or -1; 0 for other values."""
 
@@ -200,9 +200,7 @@ def main_map(model: Model) -> MapInfo:
 
 
 def _seen(each: "AttentionMap", each_head: bool) -> Iterator[DisplayedMap]:
-    dense = each.dense()
-    dense = dense.mean(axis=3) if dense.ndim == 4 else dense
-    weights = np.where(each.present(), dense, np.float32(np.nan))
+    weights = np.where(each.present(), each.without_features(), np.float32(np.nan))
     # The sum of left-out scores has no meaning.
     left_out = None if each.quantity == "scores" else each.left_out
     if each_head and len(weights) > 1:
@@ -242,7 +240,8 @@ def _figure(
 ) -> Figure:
     """Return the figure of one map."""
     query, key, weights = one.map.query, one.map.key, one.weights
-    title = (of, one.map.name, "" if one.map.quantity == "weights" else one.map.quantity, one.heads)
+    quantity = {"weights": "", "values": "lengths of values"}.get(one.map.quantity, one.map.quantity)
+    title = (of, one.map.name, quantity, one.heads)
     if key.grid is not None and key.indices is None:
         row, what = _grid_row(one)
         return Figure(_title(*title, what), heat=heat_of(key, row.weights[0]), notes=_left_out(row))

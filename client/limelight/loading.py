@@ -229,7 +229,9 @@ def _check(record: Record) -> None:
 def _check_map(each: AttentionMap) -> None:
     heads, queries, keys = (1 if each.head_reduction else len(each.heads)), len(each.query), len(each.key)
     shape = each.weights.shape
-    if each.key_index is not None:
+    if each.quantity == "values":
+        fits = len(shape) == 3 and shape[:2] == (heads, keys) and each.key_index is None and each.edges is None
+    elif each.key_index is not None:
         fits = len(shape) == 3 and each.key_index.shape == shape and shape[:2] == (heads, queries)
         fits = fits and _within(each.key_index, -1, keys)
     elif each.edges is not None:

@@ -48,9 +48,9 @@ class AttentionMap(Record):
     """The weights of one attention map for one instance.
 
     `weights` is float32, whatever the encoding: [head, query, key]; [head, edge] if `edges` is set; [head, query,
-    place] if `key_index` is set; with a last axis `feature` for multi-dimensional attention. `query` and `key` label
-    the returned entries: after a selection they are parts of the model's label sets, and their `indices` refer to the
-    whole sets. `numpy.asarray(map)` is `map.dense()`.
+    place] if `key_index` is set; with a last axis `feature` for multi-dimensional attention. Values are [head, key,
+    feature]. `query` and `key` label the returned entries: after a selection they are parts of the model's label sets,
+    and their `indices` refer to the whole sets. `numpy.asarray(map)` is `map.dense()`, of values `map.weights`.
     """
 
     name: str
@@ -60,8 +60,8 @@ class AttentionMap(Record):
     kind: str
     """"self", "cross", "pool", "co", "memory" or "graph"."""
     quantity: str = "weights"
-    """"weights", "scores" (before alignment; the lowest float32 where attention is not possible) or "norms" of the
-    weighted, transformed values."""
+    """"weights", "scores" (before alignment; the lowest float32 where attention is not possible), "norms" of the
+    weighted, transformed values, or "values", the vectors that weights multiply."""
     normalised: bool = False
     """True if the values of a query are known to sum to 1 over all its keys, omitted keys included."""
     signed: bool = False
@@ -72,6 +72,7 @@ class AttentionMap(Record):
     """"mean" or "max" over `heads`, which leaves one entry on the head axis; None without reduction."""
     weights: NDArray[np.float32]
     query: LabelSet
+    """Of values, which are the same for all queries, one entry without a name."""
     key: LabelSet
     edges: Edges | None = None
     key_index: NDArray[np.int64] | None = None
@@ -89,6 +90,8 @@ class AttentionMap(Record):
         """Names of the axes of `weights`."""
         if self.key_index is not None:
             return ("head", "query", "place")
+        if self.quantity == "values":
+            return ("head", "key", "feature")
         axes = ("head", "query", "key") if self.edges is None else ("head", "edge")
         return (*axes, "feature") if self.weights.ndim > len(axes) else axes
 
@@ -109,7 +112,7 @@ class AttentionMap(Record):
         shape = ", ".join(f"{axis} {size}" for axis, size in zip(self.axes, self.weights.shape, strict=True))
         heads = f", {self.head_reduction} of {len(self.heads)} heads" if self.head_reduction else ""
         name, query, key = (SHORT.repr(each) for each in (self.name, self.query.name, self.key.name))
-        return f"{name}: {self.quantity} [{shape}], {query} to {key}{heads}"
+        return f"{name}: {self.quantity} [{shape}], {f'{query} to ' if self.query.name else 'of '}{key}{heads}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map as JSON types: `weights` nested by `axes`, and indices into the whole label sets."""
@@ -149,7 +152,7 @@ class AttentionMap(Record):
         """Return a pandas DataFrame with a row for each value that the map has.
 
         Columns: map, layer, head (or its reduction), query, query_label, key, key_label, feature (if there are
-        several), weight (or score, norm). `query` and `key` are indices into the whole label sets.
+        several), weight (or score, norm, value). `query` and `key` are indices into the whole label sets.
 
         Raises:
             ModuleNotFoundError: pandas is not installed.
@@ -173,9 +176,13 @@ class AttentionMap(Record):
     def dense(self, *, absent: float = 0.0) -> NDArray[np.float32]:
         """Return the weights as [head, query, key] (and feature), with `absent` where there is none.
 
+        Values have one query: [head, 1, key, feature].
+
         Raises:
             ValueError: the map is of edges, or cut by `top_k`, and its matrix would have more than 2^28 values.
         """
+        if self.quantity == "values":
+            return self.weights[:, None]
         if self.edges is None and self.key_index is None:
             return self.weights
         features = self.weights.shape[2:] if self.edges is not None else ()
@@ -184,7 +191,7 @@ class AttentionMap(Record):
         return dense
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        return as_array(self.dense(), dtype, copy)
+        return as_array(self.weights if self.quantity == "values" else self.dense(), dtype, copy)
 
     def present(self) -> NDArray[np.bool_]:
         """Return bool [head, query, key]: True where the map has a value.
@@ -192,7 +199,8 @@ class AttentionMap(Record):
         False where there is no edge (in the model, or after `top_k`), and for scores where attention is not possible.
         For a multi-dimensional map: True where any feature has a value.
         """
-        there: NDArray[np.bool_] = np.ones(self.weights.shape, np.bool_)
+        shape = self.dense().shape if self.quantity == "values" else self.weights.shape
+        there: NDArray[np.bool_] = np.ones(shape, np.bool_)
         if self.quantity == "scores":
             there = np.greater(self.weights, _IMPOSSIBLE)
         if there.ndim > (3 if self.edges is None else 2):
@@ -219,7 +227,7 @@ class AttentionMap(Record):
             dense[head, query, self.key_index[head, query, place]] = values[head, query, place]
 
     def head(self, index: int) -> NDArray[np.float32]:
-        """Return the weights [query, key] (and feature) of head `index` of the model, from 0.
+        """Return the weights [query, key] (and feature), or values [key, feature], of head `index`, from 0.
 
         Raises:
             IndexError: the head was not returned, or was reduced with others.
@@ -228,7 +236,7 @@ class AttentionMap(Record):
             raise IndexError(f"map {self.name!r} has the {self.head_reduction} of the heads {list(self.heads)} alone")
         if index not in self.heads:
             raise IndexError(f"map {self.name!r} has the heads {list(self.heads)} here, not {index}")
-        weights: NDArray[np.float32] = self.dense()[self.heads.index(index)]
+        weights: NDArray[np.float32] = np.asarray(self)[self.heads.index(index)]
         return weights
 
     def by_words(self, *, special_queries: bool = True, special_keys: bool = True) -> "AttentionMap":
@@ -239,7 +247,7 @@ class AttentionMap(Record):
         Args:
             special_queries, special_keys: whether to keep special tokens; `left_out` has the sums of such keys.
         Raises:
-            ValueError: the map is of edges, of scores, or cut by `top_k`.
+            ValueError: the map is of edges, of scores, of values, or cut by `top_k`.
         """
         if self.quantity == "scores":
             raise ValueError(f"map {self.name!r} cannot be joined by words: it is of scores")
@@ -259,7 +267,7 @@ class AttentionMap(Record):
         Args:
             queries: whether to hide special queries, too.
         Raises:
-            ValueError: the map is of edges, or cut by `top_k`.
+            ValueError: the map is of edges, of values, or cut by `top_k`.
         """
         self._check_whole("shown without special tokens")
         rows = ~self.query.special if queries else np.ones(len(self.query), np.bool_)
@@ -274,20 +282,24 @@ class AttentionMap(Record):
         )
 
     def _check_whole(self, what: str) -> None:
-        if self.edges is not None or self.key_index is not None:
-            raise ValueError(f"map {self.name!r} cannot be {what}: it is of edges, or cut by top_k")
+        if self.edges is not None or self.key_index is not None or self.quantity == "values":
+            raise ValueError(f"map {self.name!r} cannot be {what}: it is of edges, of values, or cut by top_k")
 
     def _special_sums(self) -> NDArray[np.float32]:
         """Sum the weights of special keys: [head, query]; features are averaged."""
         sums: NDArray[np.float32] = self.weights[:, :, self.key.special].sum(axis=2)
         return sums.mean(axis=2) if sums.ndim == 3 else sums
 
-    def mean_over_heads(self) -> NDArray[np.float32]:
-        """Return the mean over heads (and features), [query, key]; 0 where there is no value."""
-        dense = self.dense()
+    def without_features(self, *, absent: float = 0.0) -> NDArray[np.float32]:
+        """Return `dense()` with the mean of each weight's features, or the length of each value: [head, query, key]."""
+        dense = self.dense(absent=absent)
         if dense.ndim == 4:
-            dense = dense.mean(axis=3)
-        mean: NDArray[np.float32] = dense.mean(axis=0)
+            dense = np.linalg.norm(dense, axis=3) if self.quantity == "values" else dense.mean(axis=3)
+        return dense
+
+    def mean_over_heads(self) -> NDArray[np.float32]:
+        """Return the mean of `without_features()` over heads, [query, key]; 0 where there is no value."""
+        mean: NDArray[np.float32] = self.without_features().mean(axis=0)
         return mean
 
 
@@ -322,10 +334,16 @@ def read_map(
         ValueError: the parts of the message are inconsistent.
     """
     weights = to_array(message.weights)
+    is_values = message.quantity == attention_pb2.QUANTITY_VALUES
+    if is_values:
+        query = LabelSet("", "one", ("",))
     queries = axis_labels(message.query_labels, label_sets, message.queries) if query is None else query
     keys = axis_labels(message.key_labels, label_sets, message.keys) if key is None else key
     edges, places = None, None
-    if message.HasField("query_index"):
+    if is_values:
+        if weights.ndim != 3 or weights.shape[1] != len(keys):
+            raise ValueError(f"map {message.name!r} has values {list(weights.shape)} for {len(keys)} of {keys.name!r}")
+    elif message.HasField("query_index"):
         query_index, key_index = _indices(message.query_index), _indices(message.key_index)
         if weights.ndim not in (2, 3) or not weights.shape[1:2] == query_index.shape == key_index.shape:
             raise ValueError(f"map {message.name!r} has weights {list(weights.shape)} for {query_index.size} edges")
@@ -352,7 +370,7 @@ def read_map(
     head_labels, feature_labels = label_sets.get(message.head_labels), label_sets.get(message.feature_labels)
     if head_labels is not None and not all(0 <= each < len(head_labels) for each in message.heads):
         raise ValueError(f"map {message.name!r} has heads beyond the {len(head_labels)} of {head_labels.name!r}")
-    features = weights.shape[2 if edges is not None else 3 :]
+    features = weights.shape[2 if edges is not None or is_values else 3 :]
     if feature_labels is not None and features != (len(feature_labels),):
         raise ValueError(f"map {message.name!r} has features {list(features)} for {len(feature_labels)} labels")
     quantity = name_of(attention_pb2.Quantity, message.quantity) if message.quantity else "weights"

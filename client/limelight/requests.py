@@ -52,8 +52,9 @@ class Attention(Selection):
 
     selections: Sequence[Selection] = ()
     """Union of several selections, in place of the fields of one."""
-    quantity: Literal["weights", "scores", "norms"] = "weights"
-    """Weights, scores before alignment, or norms of the weighted, transformed values. `MapInfo.quantities` of a model's
+    quantity: Literal["weights", "scores", "norms", "values"] = "weights"
+    """Weights, scores before alignment, norms of the weighted, transformed values, or the values themselves [head, key,
+    feature], to which no other options than selections and encodings apply. `MapInfo.quantities` of a model's
     description lists what a map has beside weights."""
     reduce: Literal["mean", "max"] | None = None
     """Reduction over heads."""
@@ -246,7 +247,7 @@ class AttendOptions(PredictOptions, total=False):
     queries: Integers
     keys: Integers
     selections: Sequence[Selection]
-    quantity: Literal["weights", "scores", "norms"]
+    quantity: Literal["weights", "scores", "norms", "values"]
     reduce: Literal["mean", "max"] | None
     rollout: bool
     key_groups: Groupings

@@ -75,7 +75,7 @@ def _columns(each: "AttentionMap") -> dict[str, Any]:
         key, values = each.key_index[head, query, place], each.weights[head, query, place]
     else:
         head, query, key = np.nonzero(each.present())
-        values = each.weights[head, query, key]
+        values = each.dense()[head, query, key]
     columns: dict[str, Any] = {"map": each.name, "head": _heads(each)[head]}
     for axis, labels, places in (("query", each.query, query), ("key", each.key, key)):
         columns |= {axis: labels.numbers[places], f"{axis}_label": np.array(labels.labels, object)[places]}

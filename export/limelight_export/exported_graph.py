@@ -19,6 +19,7 @@ class ExportedGraph:
         packing_masks: inputs that are masks for token packing.
         interventions: of the graph for them, by name of the map.
         gated: outputs that hold values only where their gate is open.
+        values: outputs for values, by name of the map; those of optional maps are behind the gate of the projections.
     """
 
     name: str
@@ -30,3 +31,4 @@ class ExportedGraph:
     packing_masks: tuple[str, ...] = ()
     interventions: Mapping[str, Intervention] = field(default_factory=dict)
     gated: tuple[str, ...] = ()
+    values: Mapping[str, TensorSpec] = field(default_factory=dict)

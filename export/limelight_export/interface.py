@@ -224,6 +224,17 @@ def optional_map_axes(card: Card) -> dict[str, Axes]:
     return found
 
 
+def value_axes(card: Card) -> dict[str, Axes]:
+    """Return the maps that may have values, dense ones without features, with the axes [batch, head, key] of these."""
+    return {
+        each.name: (BATCH, each.heads, _label_axis(card, each.key_labels))
+        for each in card.description.maps
+        if each.name not in card.derived_maps
+        and each.form == model_pb2.MAP_FORM_DENSE
+        and {bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_QUERY} <= set(map_axes(card, each.name)) <= set(DENSE_AXES)
+    }
+
+
 def check_rank(spec: TensorSpec, array: Array) -> None:
     """Check the number of axes of a tensor. Raises ExportError where it differs from the card's."""
     if array.ndim != len(spec.axes):

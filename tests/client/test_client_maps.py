@@ -1,11 +1,14 @@
 """Maps and label sets read from messages small enough to check by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import limelight
+import limelight.figures
 from limelight.base.tensors import to_array, to_tensor
 from limelight.base.values import to_instance
 from limelight.labels import read_label_sets
@@ -132,6 +135,33 @@ def test_scores_are_absent_where_no_attention_is_possible(dtype: type):
     assert (each.quantity, each.signed) == ("scores", True)
     assert each.present()[0].tolist() == [[True, False, True]] * 3
     assert each.weights[0, 0, 1] == np.finfo(np.float32).min
+
+
+def test_values_have_no_query_axis(tmp_path: Path):
+    vectors = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    fields = {"quantity": "QUANTITY_VALUES", "query_labels": "", "signed": True}
+    each = read_map(message(vectors, **fields), labels())
+    assert each.summary == "'m': values [head 2, key 3, feature 4], of 'words'"
+    assert each.dense().shape == (2, 1, 3, 4) and each.present().shape == (2, 1, 3) and len(each.query) == 1
+    np.testing.assert_array_equal(np.asarray(each), vectors)
+    np.testing.assert_array_equal(each.head(1), vectors[1])
+    np.testing.assert_allclose(each.mean_over_heads(), np.linalg.norm(vectors, axis=2).mean(0)[None], rtol=1e-6)
+    (drawn,) = limelight.figures.figures([each])
+    assert drawn.title == "m · lengths of values · mean of 2 heads" and drawn.value == "value"
+    np.testing.assert_allclose(drawn.rows[0].weights, each.mean_over_heads()[0], rtol=1e-6)
+    frame = each.to_pandas()
+    assert len(frame) == 24 and frame["value"].tolist() == vectors.ravel().tolist()
+    assert each.to_xarray().dims == ("head", "query", "key", "feature")
+    each.save(tmp_path / "values.npz")
+    np.testing.assert_array_equal(limelight.load(tmp_path / "values.npz").weights, vectors)
+    for what in (each.by_words, each.hide_special):
+        with pytest.raises(ValueError, match="of values"):
+            what()
+    part = read_map(message(vectors[:, 1:], keys=[1, 2], **fields), labels())
+    assert part.key.labels == ("big", "cat")
+    for wrong in (vectors[:, :2], vectors[0], vectors[:, None]):
+        with pytest.raises(ValueError, match="has values"):
+            read_map(message(wrong, **fields), labels())
 
 
 def test_a_reduction_over_heads_is_stated_and_keeps_the_heads_that_went_into_it():

@@ -104,9 +104,11 @@ def test_scores_of_special_tokens_have_no_sum():
 
 def test_a_map_that_is_not_whole_weights_is_refused():
     sparse = attention(np.ones(6), edges=Edges(np.zeros(6, np.int64), np.arange(6)))
-    with pytest.raises(ValueError, match="cannot be joined by words: it is of edges, or cut by top_k"):
+    with pytest.raises(ValueError, match="cannot be joined by words: it is of edges, of values, or cut by top_k"):
         sparse.by_words()
-    with pytest.raises(ValueError, match="cannot be shown without special tokens: it is of edges, or cut by top_k"):
+    with pytest.raises(
+        ValueError, match="cannot be shown without special tokens: it is of edges, of values, or cut by top_k"
+    ):
         sparse.hide_special()
     with pytest.raises(ValueError, match="it is of scores"):
         attention(np.ones((6, 6)), quantity="scores").by_words()

@@ -7,7 +7,7 @@ from limelight.v1 import model_pb2, values_pb2
 from limelight_bundle.checks.description import all_tensors, check_axes, check_distinct
 from limelight_bundle.errors import BundleError
 from limelight_bundle.interventions import edge_tensors, intervened_graph
-from limelight_bundle.maps import WEIGHTS, map_key
+from limelight_bundle.maps import VALUE_AXES, VALUES, WEIGHTS, map_key
 from limelight_bundle.v1 import bundle_pb2
 
 _KINDS = [values_pb2.INTERVENTION_KIND_HEAD_SCALES, values_pb2.INTERVENTION_KIND_WEIGHTS]
@@ -137,6 +137,11 @@ def _check_axes(binding: bundle_pb2.MapBinding, description: model_pb2.MapDescri
     An output without a head axis has one head; one without a feature axis has no features.
     """
     axes, subject = list(binding.axes), f"the map {binding.map}"
+    if binding.quantity == VALUES:
+        wanted = [axis for axis in VALUE_AXES if axis != bundle_pb2.AXIS_HEAD or axis in axes or description.heads != 1]
+        if axes != wanted or description.form != model_pb2.MAP_FORM_DENSE:
+            raise BundleError(f"{subject} has values, which need a dense map and the axes batch, head, key and feature")
+        return
     edges = bundle_pb2.AXIS_EDGE in axes
     if bundle_pb2.AXIS_UNSPECIFIED in axes or len(set(axes)) < len(axes):
         raise BundleError(f"{subject} is bound to an output with an unspecified or repeated axis")

@@ -85,6 +85,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "limelight.v1.MapDescription.layer": (0, 2**14),
         "limelight.v1.MapDescription.heads": (1, 2**12),
         "limelight.v1.MapDescription.features": (0, 2**16),
+        "limelight.v1.MapDescription.value_size": (0, 2**16),
         "limelight.v1.Grid.rows": (1, 2**12),
         "limelight.v1.Grid.columns": (1, 2**12),
         "limelight.v1.Frames.count": (1, 2**16),

@@ -9,7 +9,7 @@ from limelight.v1 import attention_pb2, model_pb2
 from limelight_bundle.attention_drift import ROWS
 from limelight_bundle.attention_signals import BINS, SIGNALS
 from limelight_bundle.errors import BundleError
-from limelight_bundle.maps import WEIGHTS
+from limelight_bundle.maps import VALUES, WEIGHTS
 from limelight_bundle.v1 import bundle_pb2
 
 _MAX_SECONDS = 24 * 60 * 60
@@ -173,6 +173,8 @@ def _check_map(labels: Mapping[str, model_pb2.LabelSetDescription], description:
     check_distinct(f"quantity of {subject}", [str(each) for each in (WEIGHTS, *description.quantities)])
     if 0 in description.quantities:
         raise BundleError(f"{subject} has an unspecified quantity")
+    if (VALUES in description.quantities) != bool(description.value_size):
+        raise BundleError(f"{subject} has values of no size, or a size and no values")
 
 
 def fixed_size(labels: model_pb2.LabelSetDescription) -> int | None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from limelight_bundle.errors import BundleError
+from limelight_bundle.maps import VALUES
 from limelight_bundle.v1 import bundle_pb2
 
 _IsUsed = Callable[[bundle_pb2.Bundle], bool]
@@ -25,6 +26,7 @@ FEATURES: Mapping[str, _IsUsed] = {
     "gated-maps": lambda bundle: any(each.gate for each in bundle.maps),
     "row-probes": lambda bundle: any(each.HasField("probe") for each in bundle.maps),
     "projections": lambda bundle: any(each.HasField("projections") for each in bundle.maps),
+    "values": lambda bundle: any(each.quantity == VALUES for each in bundle.maps),
     "interventions": lambda bundle: any(
         each.head_scales or each.weights_inputs or each.masked_output for each in bundle.maps
     ),
@@ -59,6 +61,7 @@ KNOWN_FEATURES = frozenset(
         "gated-maps",
         "row-probes",
         "projections",
+        "values",
         "interventions",
         "positions",
         "prefill",

@@ -128,8 +128,9 @@ def attend(
         raise CommandError(f"--png writes PNG files, whose names end in .png, not {str(png)!r}", status=2)
     if out is not None and png is not None:
         raise CommandError("--png draws an answer, and --out writes one to files: choose one of them", status=2)
-    # The display shows the mean over heads; the server computes it and sends less.
+    # The display shows the mean over heads; the server computes it and sends less. Of values it is of their lengths.
     shown_alone = not as_document and file is None and not heads and not rollout and out is None
+    shown_alone = shown_alone and quantity != "values"
     reduction: Literal["mean", "max"] | None = "mean" if shown_alone else None
     if reduce is not None:
         reduction = reduce.value

@@ -24,6 +24,7 @@ class Quantity(StrEnum):
     weights = "weights"
     scores = "scores"
     norms = "norms"
+    values = "values"
 
 
 class Encoding(StrEnum):
@@ -90,7 +91,10 @@ Queries = Annotated[list[int] | None, typer.Option("--query", help="Queries, fro
 TopK = Annotated[
     int, typer.Option("--top-k", min=0, help="Keep the k largest weights of each head and query; 0 for all.")
 ]
-Numbers = Annotated[Quantity, typer.Option("--quantity", help="Quantity to show, if a map has more than weights.")]
+Numbers = Annotated[
+    Quantity,
+    typer.Option("--quantity", help="Quantity to show, if a map has more than weights; of values, their lengths."),
+]
 KeyGroups = Annotated[
     list[str] | None,
     typer.Option("--group", metavar="NAME=PLACE", help="Sum the weights of a group of keys. Repeatable."),

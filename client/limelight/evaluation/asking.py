@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from limelight import many
 from limelight.attended import Attended
@@ -28,12 +28,19 @@ class Asking:
     model: Model
     concurrency: int
 
-    def attend(self, instances: Sequence[values_pb2.Instance], maps: Sequence[str]) -> list[Attended | Error]:
+    def attend(
+        self,
+        instances: Sequence[values_pb2.Instance],
+        maps: Sequence[str],
+        quantity: Literal["weights", "values"] = "weights",
+    ) -> list[Attended | Error]:
         """Return the answer to each instance with whole maps, or its Error. Raises Error for one of every call."""
         if not maps:
             answers = self.client.predict_many(self.model.name, instances, **self._options())
             return [each if isinstance(each, Error) else Attended(each, ()) for each in answers]
-        return list(self.client.attend_many(self.model.name, instances, maps=maps, **self._options()))
+        return list(
+            self.client.attend_many(self.model.name, instances, maps=maps, quantity=quantity, **self._options())
+        )
 
     def replies(self, instances: Sequence[values_pb2.Instance]) -> list[Reply | Error]:
         """Return the reply to each instance, or its Error. Raises Error for one of every call."""

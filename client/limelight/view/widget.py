@@ -198,10 +198,8 @@ def _packed(message: Mapping[str, Any], arrays: _Arrays, image: Any) -> bytes:
 
 
 def _map(each: AttentionMap, arrays: _Arrays, sets: _Sets, is_large: bool) -> Mapping[str, Any]:
-    """Return the message of a map. The features of a weight become their mean."""
-    values = each.dense(absent=np.nan)
-    if values.ndim == 4:
-        values = values.mean(axis=3)
+    """Return the message of a map. The features of a weight become their mean, those of a value its length."""
+    values = each.without_features(absent=np.nan)
     there = each.present()
     # Shares of a row are told only where all its keys are here.
     is_whole = each.quantity == "weights" and each.key_index is None and each.key.indices is None

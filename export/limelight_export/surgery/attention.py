@@ -122,18 +122,17 @@ def _expand_graph(
         if intervenes:
             _add_intervened(builder, marker, masking)
         elif marker.weights in maps and not used[marker.weights]:
+            size, value_size = (shapes[each][3] for each in (marker.query, marker.value))
+            assert isinstance(size, int) and isinstance(value_size, int)  # constants of the layer
             if marker.added:  # a bias that is large itself, and whose zeros do not tell what is masked
-                optional_map = OptionalMap.without_projections(marker.weights)
+                optional_map = OptionalMap.without_projections(marker.weights, value_size)
             else:
-                size = shapes[marker.query][3]
-                assert isinstance(size, int)  # a constant of the layer
                 named, axes = biases.setdefault(masking.bias, (f"{marker.weights}:bias", shapes.get(marker.mask, ())))
                 bias = named if masking.bias else ""
-                optional_map = OptionalMap.of(marker.weights, size, bias, [axis == 1 for axis in axes])
+                optional_map = OptionalMap.of(marker.weights, size, bias, [axis == 1 for axis in axes], value_size)
             optional_maps[marker.weights] = optional_map
             found = _optional_attention(builder, marker, masking, optional_map, maps[marker.weights])
-            given = (optional_map.rows, optional_map.query, optional_map.key)
-            builder.rename(found, [marker.context, marker.weights, *filter(None, given)])
+            builder.rename(found, [marker.context, marker.weights, optional_map.rows, *optional_map.projected])
         elif marker.weights in outputs or used[marker.weights]:
             builder.rename(_eager(builder, marker, masking, whole=True), [marker.context, marker.weights])
         else:
@@ -228,13 +227,13 @@ def _optional_attention(
     nothing = (0, *shape[1:])
     probed = builder.add("Cast", builder.add("Size", optional_map.heads), to=_BOOL)
     requested = builder.add("Or", optional_map.gate, probed)
-    has_projections = bool(optional_map.query)
-    if has_projections:
+    projected = optional_map.projected
+    if projected:
         requested = builder.add("Or", requested, optional_map.projections_gate)
     special = builder.add("Or", requested, masking.fused) if masking.fused else requested
 
     def no_projections(side: NodeBuilder) -> Sequence[str]:
-        return [side.empty((0, marker.heads, 0, optional_map.head_size)) for _ in range(2 * has_projections)]
+        return [side.empty((0, marker.heads, 0, size)) for size in projected.values()]
 
     def usual(side: NodeBuilder) -> Sequence[str]:
         context = _eager(side, marker, masking, whole=False)[0]
@@ -253,14 +252,15 @@ def _optional_attention(
             lambda none: [none.empty((0, 0, 0, shape[3]))],
             1,
         )
-        if not has_projections:
-            return *both, *rows
         projections = side.if_else(
-            optional_map.projections_gate, lambda some: _projections(some, marker), no_projections, 2
+            optional_map.projections_gate,
+            lambda some: _projections(some, marker, optional_map),
+            no_projections,
+            len(projected),
         )
         return *both, *rows, *projections
 
-    return builder.if_else(special, otherwise, usual, 3 + 2 * has_projections)
+    return builder.if_else(special, otherwise, usual, 3 + len(projected))
 
 
 def _context(builder: NodeBuilder, marker: _AttentionMarker, masking: _Masking) -> str:
@@ -349,9 +349,13 @@ def _rows(builder: NodeBuilder, marker: _AttentionMarker, masking: _Masking, opt
     return builder.add("Mul", weights, of_both(masking.has_keys)) if masking.has_keys else weights
 
 
-def _projections(builder: NodeBuilder, marker: _AttentionMarker) -> Sequence[str]:
-    """Build the projections of a map: scaled queries, and keys."""
-    return builder.add("Mul", marker.query, builder.constant(marker.scale)), builder.add("Identity", marker.key)
+def _projections(builder: NodeBuilder, marker: _AttentionMarker, optional_map: OptionalMap) -> Sequence[str]:
+    """Build what stands behind the gate of a map's projections: scaled queries and keys, where it has them; values."""
+    values = builder.add("Identity", marker.value)
+    if not optional_map.query:
+        return [values]
+    query = builder.add("Mul", marker.query, builder.constant(marker.scale))
+    return query, builder.add("Identity", marker.key), values
 
 
 def _is_marker(node: onnx.NodeProto) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 import onnx
 import onnx_ir
 
@@ -17,15 +18,17 @@ from limelight_export.surgery.intervention_inputs import Intervention, declare_i
 from limelight_export.surgery.interventions import drop_interventions, expand_interventions
 from limelight_export.surgery.optional_maps import OptionalMap, declare_optional_map
 from limelight_export.surgery.token_packing import expand_token_packing
+from limelight_export.surgery.values import add_values, declare_values
 
 
 class FinalisedModel(NamedTuple):
-    """A complete model, its optional maps, the masks by which it packs tokens, and its interventions by map."""
+    """A complete model, its optional maps, the masks by which it packs tokens, its interventions and values by map."""
 
     model: onnx.ModelProto
     optional_maps: dict[str, OptionalMap]
     packing_masks: tuple[str, ...]
     interventions: dict[str, Intervention]
+    values: dict[str, TensorSpec]
 
 
 def finalise(
@@ -38,6 +41,7 @@ def finalise(
     intervened_maps: Mapping[str, IntervenedMap] = MappingProxyType({}),
     gated: Sequence[str] = (),
     derived: Sequence[str] = (),
+    value_axes: Mapping[str, Axes] = MappingProxyType({}),
 ) -> FinalisedModel:
     """Turn a traced model into the model that a bundle holds.
 
@@ -51,6 +55,7 @@ def finalise(
         intervened_maps: outputs that may be intervened on, of a graph for that.
         gated: outputs that hold values only where a run requests them.
         derived: those of them that are made of maps.
+        value_axes: as `limelight_export.interface.value_axes` gives it.
     Raises:
         ExportError: the exporter froze an axis of an input, or derived that an axis of an output is not the card's.
     """
@@ -62,6 +67,7 @@ def finalise(
         drop_interventions(proto)
     optional_maps = expand_attention(proto, shapes, max_axis_size, intervenes=bool(intervened_maps))
     interventions = expand_interventions(proto, intervened_maps) if intervened_maps else {}
+    values = add_values(proto, {name: axes for name, axes in value_axes.items() if name not in optional_maps})
     packed = expand_token_packing(proto)
     detached += detach_outputs(proto, [name for name in gated if name not in derived])
     attach_outputs(proto, detached, optional_maps)
@@ -78,12 +84,17 @@ def finalise(
     for value, spec in zip(proto.graph.output, outputs, strict=True):
         _check_output_axes(value, spec, symbols, max_axis_size)
         set_shape(value, spec.axes)
+    for spec in values.values():
+        declare_values(proto, spec)
     for name, optional_map in optional_maps.items():
         declare_optional_map(proto, optional_map, optional_map_axes[name])
+        if optional_map.values and name in value_axes:
+            sizes = (*value_axes[name], optional_map.value_size)
+            values[name] = TensorSpec(optional_map.values, np.dtype(np.float32), sizes)
     for intervention in interventions.values():
         declare_intervention(proto, intervention)
     declare_gates(proto, gated)
-    return FinalisedModel(proto, optional_maps, packed, interventions)
+    return FinalisedModel(proto, optional_maps, packed, interventions, values)
 
 
 def _check_names(values: Sequence[Any], specs: Sequence[TensorSpec], kind: str) -> None:

@@ -11,6 +11,7 @@ from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
 from limelight_export.interface import Axes
 from limelight_export.surgery.optional_inputs import declare_optional_input
+from limelight_export.surgery.values import value_name
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,9 @@ class OptionalMap:
         heads, queries: INT64 inputs [head] and [query], empty by default.
         rows: FLOAT output [batch, head, query, key] of exactly these heads and queries.
         query, key: FLOAT outputs [batch, head, query or key, head_size] (`Projections` of bundle.proto). They are
-            empty, as are `projections_gate` and `bias`, where weights are all that a graph has.
+            empty, as is `bias`, where the weights do not follow from them.
+        values: FLOAT output [batch, head, key, value_size], behind `projections_gate` too; empty for none. Without any
+            of the three there is no such gate.
         bias: FLOAT output that broadcasts to the map's axes; maps with one mask share it. Empty for no mask.
         broadcast: for each axis of the bias, whether its size is 1, as far as known.
     """
@@ -34,12 +37,14 @@ class OptionalMap:
     projections_gate: str
     query: str
     key: str
+    values: str
     bias: str
     head_size: int
+    value_size: int
     broadcast: Sequence[bool]
 
     @classmethod
-    def of(cls, name: str, head_size: int, bias: str, broadcast: Sequence[bool]) -> "OptionalMap":
+    def of(cls, name: str, head_size: int, bias: str, broadcast: Sequence[bool], value_size: int = 0) -> "OptionalMap":
         """Name the inputs and outputs after the map."""
         return cls(
             gate=f"{name}:gate",
@@ -49,20 +54,29 @@ class OptionalMap:
             projections_gate=f"{name}:project",
             query=f"{name}:query",
             key=f"{name}:key",
+            values=value_name(name) if value_size else "",
             bias=bias,
             head_size=head_size,
+            value_size=value_size,
             broadcast=broadcast or [False] * 4,
         )
 
     @classmethod
-    def without_projections(cls, name: str) -> "OptionalMap":
-        """Name the inputs and outputs of a map whose weights are all that the graph has."""
-        return replace(cls.of(name, 0, "", ()), projections_gate="", query="", key="")
+    def without_projections(cls, name: str, value_size: int = 0) -> "OptionalMap":
+        """Name the inputs and outputs of a map whose weights do not follow from its projections."""
+        made = cls.of(name, 0, "", (), value_size)
+        return replace(made, projections_gate=made.projections_gate if value_size else "", query="", key="")
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the outputs beside the map's own."""
-        return tuple(filter(None, (self.rows, self.query, self.key, self.bias)))
+        return tuple(filter(None, (self.rows, self.query, self.key, self.values, self.bias)))
+
+    @property
+    def projected(self) -> dict[str, int]:
+        """Outputs behind `projections_gate`, but for the bias, with the sizes of their vectors."""
+        sizes = {self.query: self.head_size, self.key: self.head_size, self.values: self.value_size}
+        return {name: size for name, size in sizes.items() if name}
 
     def request_weights(self) -> dict[str, Array]:
         """Return the inputs that request the whole map."""
@@ -115,6 +129,7 @@ def declare_optional_map(model: onnx.ModelProto, optional_map: OptionalMap, axes
         (optional_map.rows, (batch, optional_map.heads, optional_map.queries, key)),
         (optional_map.query, (batch, head, query, optional_map.head_size)),
         (optional_map.key, (batch, head, key, optional_map.head_size)),
+        (optional_map.values, (batch, head, key, optional_map.value_size)),
         (
             optional_map.bias,
             tuple(1 if each else f"{optional_map.bias}:{axis}" for axis, each in enumerate(optional_map.broadcast)),

@@ -23,6 +23,7 @@ from limelight_export.interface import (
     optional_map_axes,
     output_specs,
     raw_outputs,
+    value_axes,
 )
 from limelight_export.surgery.finalise import finalise
 from limelight_export.tracing.example_sizes import example_sizes
@@ -69,6 +70,7 @@ def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> 
         optional_map_axes=optional_map_axes(card),
         gated=gated_names(card),
         derived=card.derived_maps,
+        value_axes=value_axes(card),
     )
     main = ExportedGraph(
         "main",
@@ -79,6 +81,7 @@ def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> 
         finished.optional_maps,
         finished.packing_masks,
         gated=tuple(gated_names(card)),
+        values=finished.values,
     )
     maps = intervened_maps(card) if interventions else {}
     if not maps:
@@ -91,6 +94,7 @@ def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> 
         intervened_maps=maps,
         gated=main.gated,
         derived=card.derived_maps,
+        value_axes=value_axes(card),
     )
     if not changed.interventions:
         return [main]
@@ -101,5 +105,6 @@ def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> 
         model=changed.model,
         optional_maps={},
         interventions=changed.interventions,
+        values=changed.values,
     )
     return [main, second]

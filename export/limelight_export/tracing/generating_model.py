@@ -34,6 +34,7 @@ from limelight_export.interface import (
     max_sizes,
     optional_map_axes,
     raw_outputs,
+    value_axes,
 )
 from limelight_export.surgery.finalise import finalise
 from limelight_export.tracing.example_sizes import example_sizes, infer_axes
@@ -349,6 +350,7 @@ def _extract_graph(
         optional_map_axes={name: axes for name, axes in optional.items() if name in names},
         intervened_maps=maps,
         gated=gated,
+        value_axes={name: axes for name, axes in value_axes(card).items() if name in names},
     )
     return ExportedGraph(
         name,
@@ -360,4 +362,5 @@ def _extract_graph(
         extracted.packing_masks,
         extracted.interventions,
         tuple(gated),
+        extracted.values,
     )

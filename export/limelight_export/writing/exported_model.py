@@ -1,5 +1,6 @@
 """Writing of a verified model as a bundle."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -7,7 +8,7 @@ from tempfile import TemporaryDirectory
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
 from limelight_bundle.attention_signals import references
 from limelight_bundle.errors import BundleError
-from limelight_bundle.maps import map_key, map_quantities
+from limelight_bundle.maps import VALUE_AXES, VALUES, map_key, map_quantities
 from limelight_bundle.names import SAMPLES_FILE
 from limelight_bundle.reader import BundleFolder
 from limelight_bundle.samples import Sample, samples_file
@@ -18,7 +19,7 @@ from limelight_bundle.wire import instance_to_wire
 from limelight_bundle.writer import write_bundle
 from limelight_export.execution.external_weights import graph_files
 from limelight_export.exported_graph import ExportedGraph
-from limelight_export.interface import hidden_names, map_binding
+from limelight_export.interface import TensorSpec, hidden_names, map_binding
 from limelight_export.surgery.gated_outputs import gate_name
 from limelight_export.verification.compare_samples import observed_attention
 from limelight_export.verification.comparison import Comparison
@@ -100,6 +101,10 @@ def _bundle(exported: ExportedModel) -> bundle_pb2.Bundle:
                 each.interventions.append(values_pb2.INTERVENTION_KIND_KEY_FACTOR)
         else:
             each.no_interventions = _unchangeable(exported, each)
+    for each in description.maps:
+        if (spec := _values_of(exported.graphs, each.name)) is not None:
+            each.quantities.append(VALUES)
+            each.value_size = int(spec.axes[-1])
     bundle = card.bundle()
     bundle.description.CopyFrom(description)
     bundle.graphs.extend(_graph(each) for each in exported.graphs)
@@ -117,6 +122,12 @@ def _bundle(exported: ExportedModel) -> bundle_pb2.Bundle:
     return bundle
 
 
+def _values_of(graphs: Sequence[ExportedGraph], name: str) -> TensorSpec | None:
+    """Return the output for the values of a map; None where a graph that puts out the map has none."""
+    first, *others = [each.values.get(name) for each in graphs if any(spec.name == name for spec in each.outputs)]
+    return first if all(each == first for each in others) else None
+
+
 def _unchangeable(exported: ExportedModel, description: model_pb2.MapDescription) -> str:
     """Say why a map takes no interventions."""
     if exported.unchangeable:
@@ -130,6 +141,7 @@ def _unchangeable(exported: ExportedModel, description: model_pb2.MapDescription
 
 def _graph(graph: ExportedGraph) -> bundle_pb2.OnnxGraph:
     requested = dict.fromkeys(name for each in graph.optional_maps.values() for name in each.outputs)
+    requested |= dict.fromkeys(each.name for each in graph.values.values())
     requested |= dict.fromkeys(each.masked for each in graph.interventions.values() if each.masked)
     return bundle_pb2.OnnxGraph(
         name=graph.name,
@@ -141,6 +153,8 @@ def _graph(graph: ExportedGraph) -> bundle_pb2.OnnxGraph:
 
 
 def _map_binding(exported: ExportedModel, name: str, quantity: attention_pb2.Quantity) -> bundle_pb2.MapBinding:
+    if quantity == VALUES:
+        return _value_binding(exported, name)
     key = map_key(name, quantity)
     graph = next(graph for graph in exported.graphs if any(spec.name == key for spec in graph.outputs))
     binding = map_binding(exported.card, name, quantity, graph.name)
@@ -151,4 +165,14 @@ def _map_binding(exported: ExportedModel, name: str, quantity: attention_pb2.Qua
     for each in exported.graphs:
         if key in each.interventions:
             each.interventions[key].fill_binding(binding)
+    return binding
+
+
+def _value_binding(exported: ExportedModel, name: str) -> bundle_pb2.MapBinding:
+    graph = next(graph for graph in exported.graphs if name in graph.values)
+    spec = graph.values[name]
+    axes = [axis for axis in VALUE_AXES if axis != bundle_pb2.AXIS_HEAD or len(spec.axes) == len(VALUE_AXES)]
+    binding = bundle_pb2.MapBinding(map=name, quantity=VALUES, graph=graph.name, output=spec.name, axes=axes)
+    if name in graph.optional_maps:
+        binding.gate = graph.optional_maps[name].projections_gate
     return binding

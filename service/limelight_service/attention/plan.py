@@ -1,14 +1,14 @@
 """The plan of a call's maps, checked once for the whole call before anything runs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from limelight.v1 import attention_pb2, model_pb2
 from limelight_bundle.errors import InputError, Path
-from limelight_bundle.maps import WEIGHTS, MapPart
+from limelight_bundle.maps import VALUES, WEIGHTS, MapPart
 from limelight_bundle.rows import Labels
 from limelight_service.attention.members import AxisGroups
 from limelight_service.attention.options import Encoding, Grouping, HeadReduction, Options, PoolReduction
@@ -67,6 +67,9 @@ def plan_attention(
     selected = select_maps(maps, options.selections, options.quantity, field)
     if options.quantity == SCORES:
         _check_scores(options, field)
+    if options.quantity == VALUES:
+        _check_values(options, field)
+        selected = tuple(replace(each, description=_of_values(each.description)) for each in selected)
     stacks = _stacks(selected, options, (*field, "rollout")) if options.rollout else {}
     if options.pool is not None:
         _check_pool(options, field)
@@ -84,7 +87,7 @@ def plan_attention(
             raise InputError((*field, "top_k"), f"cannot be applied to {description.name}, whose weights have features")
         signed = is_signed(description, options.quantity) and description.name not in replaced
         if options.encoding is Encoding.UINT8 and signed:
-            what = "the scores of " if options.quantity == SCORES else ""
+            what = "" if options.quantity == WEIGHTS else f"the {quantity_name(options.quantity).lower()} of "
             raise InputError(
                 (*field, "encoding"),
                 f"is UINT8, which has no negative numbers as {what}{description.name} do; use FLOAT16",
@@ -94,7 +97,7 @@ def plan_attention(
 
 def is_signed(description: model_pb2.MapDescription, quantity: int) -> bool:
     """Tell whether numbers of a map can be negative."""
-    return quantity == SCORES or (quantity == WEIGHTS and description.signed)
+    return quantity in (SCORES, VALUES) or (quantity == WEIGHTS and description.signed)
 
 
 def check_instance(plan: AttentionPlan, labels: Mapping[str, Labels]) -> None:
@@ -159,6 +162,37 @@ def _check_scores(options: Options, field: Path) -> None:
         raise InputError(field, f"is {name}, whose sums and means mean nothing: they have no groups")
     if options.pool is not None and options.pool.reduction is PoolReduction.MEAN:
         raise InputError(field, f"is {name}, whose means mean nothing: pool them with MAX")
+
+
+def _check_values(options: Options, field: Path) -> None:
+    """Check that values are only selected: a key has the same for all queries, and heads have spaces of their own."""
+    for name, is_set in (
+        ("reduce_heads", options.reduce_heads is not HeadReduction.NONE),
+        ("rollout", options.rollout),
+        ("query_groups", bool(options.query_groups)),
+        ("key_groups", bool(options.key_groups)),
+        ("pool", options.pool is not None),
+        ("top_k", bool(options.top_k)),
+    ):
+        if is_set:
+            raise InputError(
+                (*field, name), f"does not apply to {quantity_name(VALUES)}, which are vectors; leave it out"
+            )
+    for place, selection in enumerate(options.selections):
+        if selection.queries:
+            path = (*field, "selections", place, "queries")
+            raise InputError(
+                path, f"do not apply to {quantity_name(VALUES)}: those of a key are the same for all queries"
+            )
+
+
+def _of_values(description: model_pb2.MapDescription) -> model_pb2.MapDescription:
+    """Describe the values of a map as a map without a query axis."""
+    made = model_pb2.MapDescription()
+    made.CopyFrom(description)
+    made.query_labels = made.feature_labels = ""
+    made.features = description.value_size
+    return made
 
 
 def _check_pool(options: Options, field: Path) -> None:

@@ -15,10 +15,15 @@ from limelight.base.counts import there_are
 from limelight.base.suggestions import similar
 from limelight.v1 import attention_pb2, model_pb2
 from limelight_bundle.errors import InputError, Path
-from limelight_bundle.maps import WEIGHTS
+from limelight_bundle.maps import VALUES, WEIGHTS
 from limelight_service.attention.options import Selection
 
 _MOST_NAMED = 12
+# What to do about a quantity that a map lacks.
+_ADVICE: Mapping[int, str] = {
+    VALUES: "; a map has them if its weights multiply one vector for each key and head, and its bundle is of this "
+    "release: export an older one again"
+}
 _MOST_KEPT = 8_192  # indices, on axes of several lengths; views keep some plans
 
 
@@ -103,7 +108,8 @@ def select_maps(
         raise InputError(field, "the model has no attention maps")
     offering = [each for each in maps if offers(each, quantity)]
     if not offering:
-        raise InputError((*field, "quantity"), f"is {quantity_name(quantity)}, which no map of the model has")
+        what = f"is {quantity_name(quantity)}, which no map of the model has{_ADVICE.get(quantity, '')}"
+        raise InputError((*field, "quantity"), what)
     if not selections:
         return tuple(SelectedMap(each, range(each.heads)) for each in offering)
     heads: dict[str, set[int] | None] = {}  # None for all, which are as many as somebody says
@@ -209,7 +215,9 @@ def _check_offered(
     """Refuse a map that is named in full and lacks the quantity, and a selection of none but such maps."""
     lacking = [each.name for each in matching if not offers(each, quantity)]
     if set(lacking) & set(selection.names) or len(lacking) == len(matching):
-        raise InputError(field, f"is {quantity_name(quantity)}, which {_listing(lacking)} lacks")
+        raise InputError(
+            field, f"is {quantity_name(quantity)}, which {_listing(lacking)} lacks{_ADVICE.get(quantity, '')}"
+        )
 
 
 def _matching(

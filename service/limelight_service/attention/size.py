@@ -28,8 +28,8 @@ _FITTING_POOL = 64
 class AxisSizes:
     """Axis sizes that determine the size of an instance's maps.
 
-    labels: size of every label set; for output steps the most there can be. edges: the most edges of a map, by name; a
-    map of edges that is not here has one a key.
+    labels: size of every label set, and 1 for "", an axis without one; for output steps the most there can be.
+    edges: the most edges of a map, by name; a map of edges that is not here has one a key.
     """
 
     labels: Mapping[str, int]

@@ -10,7 +10,7 @@ import numpy as np
 from limelight_bundle.descriptions import ModelDescription
 from limelight_bundle.errors import BundleError, InputError, path_text
 from limelight_bundle.interventions import bound_interventions
-from limelight_bundle.maps import WEIGHTS, MapPart, MapWeights, map_key, map_quantities
+from limelight_bundle.maps import VALUES, WEIGHTS, MapPart, MapWeights, map_key, map_quantities
 from limelight_bundle.preprocess import Preprocessor
 from limelight_bundle.reader import BundleFolder
 from limelight_bundle.rows import Row, tensor_descriptions
@@ -120,7 +120,8 @@ def compare(answer: Answer, sample: Sample, tolerances: Tolerances) -> str:
             return difference
     if unknown := answer.outputs.keys() - sample.outputs.keys():
         return f"nothing to compare {min(unknown)} with"
-    found = {map_key(*key): weights for key, weights in {**_computed(answer), **answer.maps}.items()}
+    computed = {**_computed(answer), **answer.maps}  # of values there are no samples: outputs would differ with them
+    found = {map_key(*key): weights for key, weights in computed.items() if key[1] != VALUES}
     if missing := found.keys() - sample.maps.keys():
         return f"nothing to compare {min(missing)} with"
     for name, weights in sample.maps.items():

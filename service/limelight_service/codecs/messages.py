@@ -70,6 +70,7 @@ _QUANTITIES = {
     attention_pb2.QUANTITY_WEIGHTS: attention_pb2.QUANTITY_WEIGHTS,
     attention_pb2.QUANTITY_SCORES: attention_pb2.QUANTITY_SCORES,
     attention_pb2.QUANTITY_NORMS: attention_pb2.QUANTITY_NORMS,
+    attention_pb2.QUANTITY_VALUES: attention_pb2.QUANTITY_VALUES,
 }
 _STRATEGIES = {
     service_pb2.STRATEGY_UNSPECIFIED: Strategy.GREEDY,

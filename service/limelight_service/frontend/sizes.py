@@ -261,7 +261,7 @@ class AnswerSizes:
         return total
 
     def _axis_sizes(self, row: Row, steps: int) -> AxisSizes:
-        sizes = {name: labels.size for name, labels in row.labels.items()}
+        sizes = {"": 1, **{name: labels.size for name, labels in row.labels.items()}}
         sizes |= self._grown(row, steps)
         edges = {}
         for each in self._schema.maps:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from limelight_bundle.errors import InputError, TooLargeError
+from limelight_bundle.maps import VALUES
 from limelight_bundle.rows import Labels
 from limelight_service.attention.hidden import hidden_request, select_hidden
 from limelight_service.attention.members import check_to_come
@@ -131,6 +132,7 @@ def _check_none_of(attention: Options, message: str) -> None:
         ("query_groups", bool(attention.query_groups)),
         ("pool", attention.pool is not None),
         ("sequences", attention.sequences > 1),
+        ("quantity", attention.quantity == VALUES),
     ):
         if is_set:
             raise InputError(("attention", name), message)

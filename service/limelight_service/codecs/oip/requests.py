@@ -13,7 +13,7 @@ from typing import Any
 
 from limelight.v1 import attention_pb2, service_pb2
 from limelight_bundle.errors import InputError, Path, path_text
-from limelight_bundle.maps import NORMS, SCORES, WEIGHTS
+from limelight_bundle.maps import NORMS, SCORES, VALUES, WEIGHTS
 from limelight_bundle.rows import Labels
 from limelight_service.attention.options import (
     MOST_INDICES,
@@ -64,7 +64,7 @@ _REFUSED_OF_OUTPUT = {
 }
 _REDUCTIONS = {each.value: each for each in HeadReduction}
 _ENCODINGS = {each.value: each for each in Encoding}
-_QUANTITIES = {"weights": WEIGHTS, "scores": SCORES, "norms": NORMS}
+_QUANTITIES = {"weights": WEIGHTS, "scores": SCORES, "norms": NORMS, "values": VALUES}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limelight_bundle.errors import InputError
-from limelight_bundle.maps import WEIGHTS, MapWeights
+from limelight_bundle.maps import VALUES, WEIGHTS, MapWeights
 from limelight_bundle.rows import Labels
 from limelight_bundle.values import Array
 from limelight_service.attention.labels import (
@@ -292,4 +292,6 @@ def _encoded(part: Part, options: Options) -> Finished:
     if part.has_edges:
         row, _ = part.edges()
         return Finished(part, *encode_edges(part.weights, row, part.query_count, options.encoding))
+    if part.quantity == VALUES:  # which have no query axis
+        return Finished(part, *encode_dense(part.weights[:, 0], options.encoding))
     return Finished(part, *encode_dense(part.weights, options.encoding))

@@ -19,7 +19,7 @@ from limelight_bundle.descriptions import (
 from limelight_bundle.errors import BundleError
 from limelight_bundle.generation import end_tokens
 from limelight_bundle.interventions import intervened_name
-from limelight_bundle.maps import WEIGHTS, MapWeights
+from limelight_bundle.maps import VALUES, WEIGHTS, MapWeights
 from limelight_bundle.rows import BoundTensor, Row, bound_tensors, joined_dimensions, tensor_descriptions
 from limelight_bundle.v1 import bundle_pb2
 from limelight_bundle.values import Array
@@ -166,7 +166,7 @@ def _check_map(
         bundle_pb2.AXIS_HEAD: description.heads,
         bundle_pb2.AXIS_QUERY: labels[description.query_labels],
         bundle_pb2.AXIS_KEY: labels[description.key_labels],
-        bundle_pb2.AXIS_FEATURE: description.features,
+        bundle_pb2.AXIS_FEATURE: description.value_size if binding.quantity == VALUES else description.features,
     }
     what = f"the map {binding.map}"
     for name in filter(None, (binding.output, binding.probe.output)):
@@ -268,10 +268,12 @@ def _untrue_map(description: MapDescription, quantity: int, weights: MapWeights,
     queries, keys = (labels.get(name) for name in (description.query_labels, description.key_labels))
     if queries is None or keys is None:
         return "is of labels that no answer has"
-    array, features = weights.weights, [description.features] if description.features else []
+    size = description.value_size if quantity == VALUES else description.features
+    array, features = weights.weights, [size] if size else []
     heads = description.heads if weights.heads is None else len(weights.heads)
     if weights.query_index is None or weights.key_index is None:
         of_queries = queries.size if weights.queries is None else len(weights.queries)
+        of_queries = 1 if quantity == VALUES else of_queries
         wanted = [heads, of_queries, keys.size, *features]
     else:
         wanted = [heads, len(weights.query_index), *features]

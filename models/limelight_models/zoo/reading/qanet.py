@@ -63,6 +63,7 @@ class Highway(nn.Module):
     def __init__(self, d: int) -> None:
         super().__init__()
         self.change, self.gate = nn.Linear(d, d), nn.Linear(d, d)
+        nn.init.constant_(self.gate.bias, -2.0)  # below 0, as there: x goes through at first
 
     def forward(self, x: Tensor) -> Tensor:
         mixed: Tensor = torch.lerp(x, self.change(x).relu(), self.gate(x).sigmoid())
@@ -147,7 +148,9 @@ class Qanet(Network):
         self.config, d = config, config.d
         self.words = nn.Embedding(config.vocabulary, config.d_words, padding_idx=0)
         nn.init.normal_(self.words.weight, std=0.3)
-        self.read = nn.Sequential(*(Highway(config.d_words) for _ in range(2)), nn.Linear(config.d_words, d))
+        resize = nn.Linear(config.d_words, d)
+        nn.init.xavier_uniform_(resize.weight)  # words count beside their places, whose numbers are near 1
+        self.read = nn.Sequential(*(Highway(config.d_words) for _ in range(2)), resize)
         self.encoder = EncoderBlock(config, convolutions=config.convolutions, width=config.width)
         self.between = TwoWay(ConcatProduct(d=d))
         self.resize = nn.Linear(4 * d, d)

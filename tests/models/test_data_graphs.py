@@ -174,6 +174,7 @@ def test_a_series_on_one_graph_is_cut_into_windows_that_do_not_reach_over_its_pa
     assert last.numbers is not None and last.numbers.tolist() == [[116, 118], [117, 119]]
     for changes, complaint in (
         ({"edge_index": np.array([[0], [2]])}, "nodes from 0 to 1"),
+        ({"node_names": np.array(["a"])}, "node_names has 1 entries for 2 nodes"),
         ({"series": series[:, 0]}, r"series has shape \[60\]"),
         ({"steps": np.array([4, 3])}, "a tenth of 60 steps holds no window of 4 and 3 steps"),
         ({"steps": np.array([4])}, "series, edge_index and steps as they should be"),

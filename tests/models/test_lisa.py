@@ -14,7 +14,7 @@ from limelight_models.tasks.task import Batch
 from limelight_models.zoo.sentences.lisa import Lisa, LisaConfig
 
 SIZES = LisaConfig(vocabulary=20, classes=3, d_model=8, layers=3, parsing=1, heads=2, d_hidden=6)
-TAUGHT, FREE = Parse(map="encoder.1.self"), Parse(map="encoder.1.self", weight=0.0)
+TAUGHT, FREE = Parse(), Parse(weight=0.0)
 READ = rows.tagged({"words": ["the", "cat", "sat"], "tags": ["O", "B-agent", "-"], "heads": [2, 3, 0]})
 # Neither the word on which the cat depends is known, nor what sits.
 EXAMPLE = replace(READ, labels=("O", "B-agent", ""), gold=(READ.gold[0], READ.gold[2]))
@@ -80,7 +80,7 @@ class Says(Lisa):
 
     def forward(self, **tensors: torch.Tensor) -> Answer:
         weights = torch.tensor([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8], [0.5, 0.25, 0.25]]).expand(1, 2, 3, 3)
-        return Answer({"logits": torch.zeros(1, 3, 2)}, {TAUGHT.map: weights})
+        return Answer({"logits": torch.zeros(1, 3, 2)}, {self.parses: weights})
 
 
 def test_words_pay_for_weight_off_the_word_that_they_depend_on() -> None:

@@ -72,7 +72,8 @@ LEVELS: tuple[Mechanism, ...] = (
             "character_mask": ("batch", "key"),
         },
         served=letters_forms.via(),
-        note="a word's letters follow from its id, so that a word outside the vocabulary has none",
+        note="a decoder's state asks three times, as the paper's does at each character that it writes; here it says "
+        "classes. A word's letters follow from its id, so that a word outside the vocabulary has none",
     ),
     Mechanism(
         row="E3",

@@ -78,6 +78,8 @@ def read(path: Path, *, name: str = "", licence: str = "") -> Dataset:
     if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind != "i" or not ((edges >= 0) & (edges < nodes)).all():
         raise DataError(f"{path}: edge_index is not [2, edge] of nodes from 0 to {nodes - 1}")
     names = tuple(map(str, found.get("node_names", np.array([f"node {number}" for number in range(nodes)]))))
+    if len(names) != nodes:
+        raise DataError(f"{path}: node_names has {len(names)} entries for {nodes} nodes")
     ends = [0, count * 7 // 10, count * 8 // 10, count]
     parts = [
         tuple(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Protocol, cast
 
 import numpy as np
 import torch
@@ -19,16 +19,22 @@ from limelight_models.tasks.tag import Tag
 from limelight_models.tasks.task import UNKNOWN, Also, Batch, HeldOut, answers, nothing
 
 
+class Parser(Protocol):
+    """A network of which a head parses. parses: the map [batch, head, word, word] whose first head does."""
+
+    @property
+    def parses(self) -> str: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parse(Tag):
-    """Tagging, beside which the first head of a map is taught the heads of words (I3; Strubell et al. 2018, §2.2).
+    """Tagging by a `Parser`, whose head is taught the heads of words (I3; Strubell et al. 2018, §2.2).
 
-    map: [batch, head, word, word]. weight: of that loss a word, beside the class's own; 0 teaches nothing.
+    weight: of that loss a word, beside the class's own; 0 teaches nothing.
     Targets: int64 [batch, word, 2], the class and the word that a word depends on, itself for a root; -1 where it is
     not known.
     """
 
-    map: str
     weight: float = 1.0
 
     def reader(self, labels: Sequence[str]) -> Callable[[Example], Array]:
@@ -39,17 +45,12 @@ class Parse(Tag):
         return super().known(answer, replace(batch, target=batch.target[..., 0]))
 
     def loss(self, network: Network, batch: Batch, also: Also = nothing) -> tuple[Tensor, int]:
-        def with_heads(answer: Answer, batch: Batch) -> Any:
-            parents = self.parents(answer, batch)
+        def with_heads(answer: Answer, batch: Batch) -> Tensor | float:
+            weights, parents = looks(network, answer, batch)
             price = self.weight * int((parents != UNKNOWN).sum())
-            return also(answer, batch) + price * syntax_head_loss(answer.maps[self.map], parents)
+            return also(answer, batch) + price * syntax_head_loss(weights, parents)
 
         return super().loss(network, batch, with_heads)
-
-    def parents(self, answer: Answer, batch: Batch) -> Tensor:
-        """The heads of words, for as many words as the map has: int64 [batch, word]."""
-        heads = batch.target[..., 1]
-        return pad(heads, (0, answer.maps[self.map].shape[-1] - heads.shape[1]), value=UNKNOWN)
 
     def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
         """Accuracy of the classes; the share of words on whose own head the first head has most weight, beside that of
@@ -58,14 +59,20 @@ class Parse(Tag):
         metrics = super().judge(network, card, held_out, training)
         words = right = by_place = 0
         for batch, answer in answers(network, held_out):
-            parents = self.parents(answer, batch)
+            weights, parents = looks(network, answer, batch)
             words += int((parents != UNKNOWN).sum())
-            right += int((answer.maps[self.map][:, 0].argmax(-1) == parents).sum())
+            right += int((weights[:, 0].argmax(-1) == parents).sum())
             by_place += int((torch.arange(1, parents.shape[1] + 1) == parents).sum())
         if words:
             name, beside = "unlabelled attachment", "the next word"
             metrics.append(Metric(name=name, value=right / words, baseline=by_place / words, baseline_name=beside))
         return metrics
+
+
+def looks(network: Network, answer: Answer, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The map that parses, and the heads of as many words as it has, int64 [batch, word]."""
+    weights, heads = answer.maps[cast(Parser, network).parses], batch.target[..., 1]
+    return weights, pad(heads, (0, weights.shape[-1] - heads.shape[1]), value=UNKNOWN)
 
 
 def heads_of(example: Example) -> Array:

@@ -22,7 +22,7 @@ from limelight_models.data import loads
 from limelight_models.data.dataset import DataError, Dataset
 from limelight_models.data.folder import SERIES
 from limelight_models.network import Answer, Network
-from limelight_models.recipes import Blueprint, Card, Preset, described, preset, tiny
+from limelight_models.recipes import Blueprint, Card, Preset, Recipe, preset, tiny
 from limelight_models.tasks.forecast import Forecast, numbers_of
 from limelight_models.zoo.graph.gated import SLOPE, GatedAggregator, GatedSizes, HeadGate, OpenGate
 from limelight_models.zoo.graph.nodes import ends
@@ -31,7 +31,7 @@ OF_INPUTS, OF_STATES = "inputs", "states"
 
 
 class GgruConfig(GatedSizes):
-    """Sizes; of the paper's are the layers, the state and the embedding.
+    """Sizes; the embedding's is that of the authors' program.
 
     features: steps that are sent. horizon: steps that are forecast. mean, deviation: of the signal. d_embedded: of what
     comes into a cell at the bottom.
@@ -210,8 +210,6 @@ PRESETS = {
     "paper": preset(100, 64, 1e-3, weight_decay=0.0, patience=10).sized(heads=4, d_score=16, d_value=16),
 }
 
-GGRU = described(
-    GgruConfig, Ggru, card, PRESETS, choices=lambda config: prepare, task=Forecast(), data=SERIES, builtin=loads.dataset
-)
+GGRU = Recipe(GgruConfig, Ggru, card, prepare, PRESETS, task=Forecast(), data=SERIES, builtin=loads.dataset)
 # What the gates are compared with: every head counts in full.
 GGRU_UNGATED = GGRU.with_parts(gate=OpenGate)

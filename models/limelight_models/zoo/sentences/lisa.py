@@ -20,7 +20,7 @@ from limelight_models.cards.language import Classes, LabelSet, WordsInput, map_o
 from limelight_models.data import roles, rows, tokenizers
 from limelight_models.data.dataset import Dataset, classes
 from limelight_models.network import Answer, Network
-from limelight_models.recipes import Blueprint, Card, Preset, TextSizes, described, preset, tiny
+from limelight_models.recipes import Blueprint, Card, Preset, Recipe, TextSizes, preset, tiny
 from limelight_models.recipes.recipe import TOKENIZER
 from limelight_models.tasks.heads import Scores
 from limelight_models.tasks.parse import Parse
@@ -62,6 +62,11 @@ class Lisa(Network):
                 PostNormLayer(d_model=d, d_hidden=config.d_hidden, dropout=config.dropout, attention=attention)
             )
         self.classify = Scores(d_in=d, d_out=config.classes, dropout=config.dropout)
+
+    @property
+    def parses(self) -> str:
+        """The map whose first head looks at the word that each word depends on."""
+        return f"encoder.{self.config.parsing}.self"
 
     def forward(self, **tensors: Tensor) -> Answer:
         ids, mask, d = tensors["token_ids"], tensors["token_mask"], self.config.d_model
@@ -121,26 +126,16 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[LisaConfig]:
     return Blueprint(config, labels, {TOKENIZER: pieces})
 
 
-_MAP = f"encoder.{LisaConfig.parsing}.self"
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_model=8, layers=2, heads=2, d_hidden=8),
     "demo": preset(20, 32, 2e-3, vocabulary=300, d_model=32, d_hidden=64),
     "full": preset(30, 32, 1e-3, vocabulary=4000, patience=6),
-    # §3 and the authors' program, but for its rate and for words that begin as GloVe has them.
+    # The authors' program, but for its rate and for words that begin as GloVe has them.
     "paper": preset(200, 256, 1e-3, weight_decay=0.0, patience=20, vocabulary=20_000).sized(
-        d_model=200, layers=12, heads=8, d_hidden=800
+        d_model=200, layers=12, parsing=5, heads=8, d_hidden=800
     ),
 }
 
-LISA = described(
-    LisaConfig,
-    Lisa,
-    card,
-    PRESETS,
-    choices=lambda config: prepare,
-    task=Parse(map=_MAP),
-    data=rows.TAGGED,
-    builtin=roles.dataset,
-)
+LISA = Recipe(LisaConfig, Lisa, card, prepare, PRESETS, task=Parse(), data=rows.TAGGED, builtin=roles.dataset)
 # What the taught head is compared with: the same network, whose syntactic head learns with the roles alone.
-LISA_FREE = LISA.but(task=Parse(map=_MAP, weight=0.0))
+LISA_FREE = LISA.but(task=Parse(weight=0.0))

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from limelight_bundle.interventions import INTERVENED_GRAPH
+from limelight_bundle.maps import VALUES
 from limelight_bundle.reader import BundleFolder
 from limelight_bundle.values import Array
 from limelight_export.errors import ExportError
@@ -50,7 +51,7 @@ def test_the_answer_is_pytorchs_whatever_is_asked_for(
     lengths: tuple[int, ...], exported: Exported, session: onnxruntime.InferenceSession
 ) -> None:
     trained, folder = exported("long_reader")
-    bindings = {each.map: each for each in folder.bundle.maps}
+    bindings = {each.map: each for each in folder.bundle.maps if each.quantity != VALUES}
     tensors = batch(*lengths)
     with torch.no_grad():
         expected = trained.model.eval()(**{name: torch.from_numpy(array) for name, array in tensors.items()})
@@ -74,13 +75,19 @@ def test_the_answer_is_pytorchs_whatever_is_asked_for(
 def test_what_is_not_asked_for_need_not_be_fed(exported: Exported, session: onnxruntime.InferenceSession) -> None:
     folder = exported("long_reader")[1]
     assert [each.name for each in session.get_inputs()] == list(folder.bundle.graphs[0].inputs) == ["ids", "ids_mask"]
-    assert list(folder.bundle.required_features) == ["gated-maps", "row-probes", "projections", "interventions"]
+    assert list(folder.bundle.required_features) == [
+        "gated-maps",
+        "row-probes",
+        "projections",
+        "values",
+        "interventions",
+    ]
 
 
 def test_a_map_that_can_never_be_large_is_a_plain_output(exported: Exported) -> None:
     folder = exported("reader")[1]
     assert not any(each.gate or each.HasField("probe") or each.HasField("projections") for each in folder.bundle.maps)
-    assert list(folder.bundle.required_features) == ["interventions"]
+    assert list(folder.bundle.required_features) == ["values", "interventions"]
 
 
 def test_no_marked_operator_is_left(exported: Exported) -> None:
@@ -99,7 +106,7 @@ def test_a_map_that_the_model_itself_reads_is_a_plain_output(tmp_path: Path) -> 
             return tiny.Answer({"logits": answer.outputs["logits"] + shown}, answer.maps)
 
     folder = export_model(tiny.trained(Looking(), tiny.long_reader_card()), tmp_path)
-    assert [bool(each.gate) for each in folder.bundle.maps] == [False, True, False]
+    assert [bool(each.gate) for each in folder.bundle.maps if each.quantity != VALUES] == [False, True, False]
 
 
 def wrong_rows(
@@ -114,9 +121,11 @@ def wrong_scale(nodes: NodeBuilder, marker: attention._AttentionMarker) -> str:
     return FUSED(nodes, replace(marker, scale=marker.scale * np.float32(2)))
 
 
-def wrong_projections(nodes: NodeBuilder, marker: attention._AttentionMarker) -> list[str]:
+def wrong_projections(
+    nodes: NodeBuilder, marker: attention._AttentionMarker, optional_map: attention.OptionalMap
+) -> list[str]:
     """Put out queries that are not scaled."""
-    return [nodes.add("Identity", marker.query), *PROJECTIONS(nodes, marker)[1:]]
+    return [nodes.add("Identity", marker.query), *PROJECTIONS(nodes, marker, optional_map)[1:]]
 
 
 ROWS, FUSED, PROJECTIONS = attention._rows, attention._fused, attention._projections

@@ -44,10 +44,10 @@ def dataset(
     relations: whether all are of one step or two, those that are held out of two.
     """
     chance = random.Random(f"{'relations' if relations else 'questions'}/{seed}")
-    kinds_of = [KINDS] * 3
+    learned, asked = KINDS, KINDS
     if relations:
-        kinds_of = [{one_step: 1, two_steps: 1}, {two_steps: 1}, {two_steps: 1}]
-    parts = zip(hands(), (training, held_out, held_out), kinds_of, strict=True)
+        learned, asked = {one_step: 1, two_steps: 1}, {two_steps: 1}
+    parts = zip(hands(), (training, held_out, held_out), (learned, asked, asked), strict=True)
     train, dev, test = (
         tuple(example(hand, chance, digits, kinds) for _ in range(count)) for hand, count, kinds in parts
     )

@@ -185,6 +185,26 @@ def test_the_command_line_shows_lengths_and_writes_vectors(served: Served, capsy
     np.testing.assert_allclose(found["weights"], expected.weights, rtol=1e-6)
 
 
+def test_evaluate_measures_how_much_of_the_weights_has_no_effect(served: Served, tmp_path: Path) -> None:
+    rows, out = tmp_path / "rows.jsonl", tmp_path / "report.json"
+    rows.write_text("".join(json.dumps({"text": each}) + "\n" for each in TEXTS))
+    call = ["evaluate", "encoder", "--data", str(rows), "--measure", "effective", "--out", str(out)]
+    assert cli.main([*call, "--target", served.running.server.address]) == 0
+    (section,) = (each for each in json.loads(out.read_text())["sections"] if each["name"] == "effective")
+    found = {(each["subject"], each["name"]): each["value"] for each in section["figures"]}
+    texts = [{"text": each} for each in TEXTS]
+    both = zip(
+        served.client.attend("encoder", texts), served.client.attend("encoder", texts, quantity="values"), strict=True
+    )
+    lost = []
+    for weights, values in both:
+        each, vectors = weights.maps[0], values.maps[0]
+        rest = each.weights - limelight.effective_attention(each, vectors)
+        lost.append(np.linalg.norm(rest) / np.linalg.norm(each.weights))
+    assert lost[1] > 0.01 and found["encoder.0.self", "weight without effect"] == pytest.approx(np.mean(lost), abs=1e-5)
+    assert 0 < found["encoder.0.self", "correlation with weights"] < 1
+
+
 def test_values_under_an_intervention_are_those_of_the_changed_model(served: Served) -> None:
     """Of the first layer they are as they were, and of the second they follow from the change."""
     picture = {"image": examples.picture(1).data}

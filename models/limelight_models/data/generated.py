@@ -71,7 +71,7 @@ SETS: dict[str, Made] = {
     "demo-slips": Made(rows.DOCUMENTS, demo_slips.dataset),
     "named-masks": Made(rows.MASKS, partial(masks.dataset, named=True)),
     "cued-masks": Made(rows.MASKS, partial(masks.dataset, cued=True, digits=(2, 3))),
-    "relations": Made(rows.QUESTIONS, partial(questions.dataset, relations=True)),
+    "relations": Made(rows.QUESTIONS, partial(questions.dataset, relations=True, training=10_000)),
     "reverse-60-longer": Made(rows.PAIRS, partial(transductions.dataset, "reverse", lengths=(4, 60), longer=True)),
 }
 for _rule in transductions.RULES:

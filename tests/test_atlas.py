@@ -2,6 +2,7 @@
 
 import json
 import re
+import zlib
 
 import jsonschema
 import pytest
@@ -9,7 +10,7 @@ from latex2mathml.converter import convert
 
 from limelight_models.catalogue.registry import MECHANISMS
 from limelight_models.index import ZOO
-from pages.atlas import written
+from pages.atlas import packed, written
 from pages.atlas.facts import SECTIONS
 from pages.atlas.rows import papers, rows
 from pages.atlas.tex import Equation, equations
@@ -22,7 +23,8 @@ EQUATIONS += [(row.equation, row.id) for row in rows().values() if row.equation]
 def test_files_are_those_of_the_code_and_the_records() -> None:
     made = written.files()
     there = {*FOLDER.glob("*.md"), *FOLDER.glob("maps/*"), *FOLDER.glob("*.bib"), *DOCS.glob("atlas*.json")}
-    assert there == set(made)
+    assert there | {packed.FILE} == set(made)
+    assert len(zlib.compress(made[packed.FILE].encode())) < 60_000
     differ = [path.name for path, text in made.items() if path.read_text(encoding="utf-8") != text]
     assert not differ, "run make docs"
     assert sum(len(text.encode()) for text in made.values()) < 3_000_000

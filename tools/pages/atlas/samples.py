@@ -60,7 +60,7 @@ MAPS = {
 KINDS = ("cross", "co", "memory", "pool", "graph", "self")
 MINUTES = "0.5"
 AT_ONCE = 12  # models in one repository
-MOST = 24  # entries along an axis
+LEAST, MOST = 5, 24  # entries along an axis
 _EXAMPLES = 60
 _TASKS = {"pair": "builtin:inference", "aspect": "builtin:aspects"}  # those that bring no data of their own
 
@@ -133,7 +133,7 @@ def measured(row: str, chosen: Sample, repository: Path, client: limelight.Clien
     last = max(range(len(kinds)), key=lambda place: (-kinds[place], described.maps[place].layer, place))
     name = MAPS.get(row) or described.maps[last].name
     shown = list(answered(client, chosen.model, instances(chosen, described), name))
-    answer, found = min(shown, key=lambda each: (not each[1]["whole"], [] if each[1]["whole"] else each[1]["size"]))
+    answer, found = shown[-1] if shown[-1][1]["whole"] else min(shown, key=lambda each: each[1]["size"])
     metric, data = described.metrics[0] if described.metrics else None, described.training_data
     return {
         "command": ["limelight", "train", *chosen.train] if chosen.train else ["limelight", "demo"],
@@ -159,7 +159,7 @@ def answered(
         with suppress(limelight.InvalidArgument):
             answer = client.attend(model, [each], maps=[name])[0]
             yield answer, (found := drawn(answer[name]))
-            if found["whole"]:
+            if found["whole"] and max(found["size"]) >= LEAST:
                 return
 
 

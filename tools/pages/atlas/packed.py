@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from benchmarks.records import ROOT
@@ -24,14 +25,20 @@ def packed(entries: Sequence[Mapping[str, Any]]) -> str:
         for name in models(row):
             titles.setdefault(letters(small.card(name).description.citation.title), row)
         titles |= {f" {each.name}": row for each in mechanisms(row) if each.served}
-    # A checkpoint is a model before it is a mechanism, and the row of few kinds before one of many.
-    for each in sorted(entries, key=lambda each: (each["id"] < "J", len(each["imports"]))):
-        for model_type in each["imports"]:
-            titles.setdefault(letters(ARCHITECTURES[model_type].citation.title), each["id"])
+    for model_type in sorted({each for found in entries for each in found["imports"]}):
+        title = letters(ARCHITECTURES[model_type].citation.title)
+        rows_of = [each for each in entries if model_type in each["imports"]]
+        titles.setdefault(title, min(rows_of, key=partial(_distance, title))["id"])
     known = {*titles.values()}
     rows = {each["id"]: _row(each) for each in entries if each["id"] in known}
     head = "// The rows of the atlas that a model may be. Written by `make docs`: do not edit.\n"
     return "".join([head, *_constant("TITLES", titles), *_constant("ROWS", rows)])
+
+
+def _distance(title: str, found: Mapping[str, Any]) -> tuple[bool, bool, int]:
+    """How far a row is from a checkpoint: it cites the paper, is a model, has few kinds of checkpoints."""
+    cited = any(letters(each["title"]) == title for each in found["papers"])
+    return not cited, found["id"] < "J", len(found["imports"])
 
 
 def _constant(name: str, table: Mapping[str, Any]) -> Iterator[str]:

@@ -2,16 +2,19 @@
 
 import json
 import re
+import tomllib
 import zlib
 
 import jsonschema
 import pytest
+import yaml
 from latex2mathml.converter import convert
 
 from limelight_models.catalogue.registry import MECHANISMS
 from limelight_models.index import ZOO
 from pages.atlas import packed, written
 from pages.atlas.facts import SECTIONS
+from pages.atlas.page import SURVEYS
 from pages.atlas.rows import papers, rows
 from pages.atlas.tex import Equation, equations
 
@@ -90,3 +93,11 @@ def test_equations_by_hand(plain: str, expected: list[Equation]) -> None:
 def test_what_cannot_be_typeset_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"partner|missing|form"):
         list(equations(wrong))
+
+
+def test_the_project_is_cited_with_its_version_and_its_surveys() -> None:
+    cited = yaml.safe_load((DOCS.parent / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert cited["version"] == project["version"] and cited["cff-version"] == "1.2.0"
+    dois = [papers()[key].fields["doi"] for key in SURVEYS.values()]
+    assert [each["doi"] for each in cited["references"]] == dois

@@ -269,11 +269,7 @@ def _lines() -> Mapping[str, Mapping[str, tuple[float, float, int]]]:
     }
 
 
-def entries() -> list[dict[str, Any]]:
-    """Every row, in the catalogue's order."""
-    return list(_entries())
-
-
 @cache
-def _entries() -> tuple[dict[str, Any], ...]:
+def entries() -> tuple[dict[str, Any], ...]:
+    """Every row, in the catalogue's order."""
     return tuple(entry(each) for each in rows().values())

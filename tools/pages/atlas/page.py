@@ -8,6 +8,7 @@ from pages.atlas import maps
 from pages.atlas.facts import COLUMNS, NO_ATTENTION, SIZES, record
 from pages.atlas.rows import papers
 from pages.atlas.tex import equations
+from research.replication.figures import POINTS
 from research.replication.tables import written
 
 SURVEYS = {
@@ -159,7 +160,7 @@ def commands(found: Mapping[str, Any]) -> Iterator[str]:
 def measured(found: Mapping[str, Any]) -> Iterator[str]:
     """Best and worst task, the claims of its paper, and its cost."""
     for said, each in zip(("best", "worst"), found["measured"], strict=False):
-        unit = "" if each["name"] in ("Fréchet distance", "bleu", "conicity") else " %"
+        unit = "" if each["name"] in POINTS else " %"
         seeds = f"{each['seeds']} seed{'s' if each['seeds'] > 1 else ''}"
         yield (
             f"- {said} task: {each['task']} (`{each['of']}`): {each['name']} {each['figure']:g}{unit}, "

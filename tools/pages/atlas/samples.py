@@ -59,7 +59,7 @@ MAPS = {
 }
 KINDS = ("cross", "co", "memory", "pool", "graph", "self")
 MINUTES = "0.5"
-AT_ONCE = 12  # models in one repository
+AT_ONCE = 6  # models in one repository
 LEAST, MOST = 5, 24  # entries along an axis
 _EXAMPLES = 60
 _TASKS = {"pair": "builtin:inference", "aspect": "builtin:aspects"}  # those that bring no data of their own

@@ -56,7 +56,6 @@ _SIGNS = {
     "&": r"\mathbin{\&}",
     "#": r"\#",
 }
-_PLAIN = "+-=<>,;:.!?'[]()|/"
 _RELATIONS = "=<>≤≥≠≈≡∝~∼∈→←↦:⇒"
 _BIG = {"Σ": r"\sum", "Π": r"\prod", "∑": r"\sum", "∏": r"\prod", "∫": r"\int", "⋃": r"\bigcup"}
 _BLACKBOARD = {"ℓ": r"\ell ", "ℒ": r"\mathcal{L}", "𝟙": r"\mathbf{1}", "𝟏": r"\mathbf{1}"}

@@ -1,4 +1,8 @@
-"""Hooks of the documentation's site: links that leave docs/, the list of decisions, and pages made from the code."""
+"""Hooks of the documentation's site: links that leave docs/, formulas, the list of decisions, and pages made from code.
+
+Formulas, between dollars in the atlas, become MathML; links to pages name their files, so that the site can be opened
+from a disk.
+"""
 
 import os
 import re
@@ -8,12 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 import limelight
 
 _DOCS = Path(__file__).parent
 _FIRST = ("limelight.client", "limelight.aio", "limelight.requests", "limelight.attended", "limelight.maps")
+_ATLAS = "atlas/"
+_DISPLAYED = re.compile(r"^\$\$\n(.+?)\n\$\$$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"(?<![\\$\w`])\$([^$\n]+)\$(?![\w$])")
+_NAME = re.compile(r"<mo>([A-Za-z]{2,})</mo>")  # a function's, which is no operator with room on both sides
+_FOLDER = re.compile(r'(href="(?![a-z]+:|/)(?:[^"#?]*/)?)(#[^"]*)?"')
 _LINK = re.compile(r"\[([^\]\[]*)\]\((\.\.?/[^)\s]*)\)")
 
 
@@ -45,7 +55,23 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
             raise ValueError(f"{page.file.src_uri} links to {place}, which does not exist")
         return f"[{text}]({config.repo_url}/blob/main/{place})" if config.repo_url else f"{text} (`{place}`)"
 
+    if page.file.src_uri.startswith(_ATLAS):
+        if page.file.name == "index":
+            page.meta["hide"] = ["toc"]  # its table is wide
+        markdown = _DISPLAYED.sub(lambda each: f'<div class="formula">{_mathml(each[1], "block")}</div>', markdown)
+        markdown = _INLINE.sub(lambda each: _mathml(each[1], "inline"), markdown)
     return _LINK.sub(rewritten, markdown)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Name the file in links to folders."""
+    return _FOLDER.sub(
+        lambda each: f'{each[1]}index.html{each[2] or ""}"' if each[1].endswith("/") else each[0], output
+    )
+
+
+def _mathml(tex: str, display: str) -> str:
+    return _NAME.sub(r"<mi>\1</mi>", convert(tex, display=display))
 
 
 def _commands() -> str:

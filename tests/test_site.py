@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("bundle", "client/limelight", "export", "service")
+MOST = 300_000  # bytes of a page
 # Messages of other programs than ours, marked so on the page.
 THEIRS = "(gRPC)"
 
@@ -28,7 +29,36 @@ def test_the_site_builds_and_has_every_page(tmp_path: Path) -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         place = page.relative_to(ROOT / "docs").with_suffix("")
         assert (tmp_path / place / "index.html").exists() or place.name == "index", page
+    heavy = {each.parent.name for each in tmp_path.rglob("*.html") if each.stat().st_size > MOST}
+    assert heavy <= {"python", "protocol"}  # references that are one page each
+    scores = (tmp_path / "atlas" / "B4" / "index.html").read_text(encoding="utf-8")
+    assert '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">' in scores and "$$" not in scores
+    assert "<mfrac>" in scores and "atlas/B5" not in scores.partition("<main")[0]
+    filters(tmp_path / "atlas" / "index.html")
     shutil.rmtree(tmp_path)
+
+
+def filters(index: Path) -> None:
+    """Filter the atlas as somebody does who opened it from a disk."""
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        return
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(index.as_uri())
+        count, rows = page.locator("#atlas-filter output"), page.locator("tbody tr:visible")
+        whole = rows.count()
+        assert count.text_content() == f"{whole} of {whole}"
+        page.locator("#atlas-filter label", has_text="alignment").locator("select").select_option("sparsemax")
+        assert {"C7"} <= set(rows.locator("td:first-child").all_text_contents()) and rows.count() < whole
+        page.locator("#atlas-filter input").fill("no such name")
+        assert count.text_content() == f"0 of {whole}"
+        page.locator("#atlas-filter input").fill("c7")
+        page.locator("tbody tr:visible a").first.click()
+        assert page.locator("h1").text_content().startswith("C7: sparsemax")
+        browser.close()
 
 
 def test_messages_that_are_explained_are_those_of_the_code() -> None:

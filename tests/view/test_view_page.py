@@ -76,6 +76,24 @@ def test_the_demo_begins_with_the_models_that_write(
     assert "ISO 8601" in about.inner_text() and "text: One date with its year" in about.inner_text()
 
 
+def test_a_model_is_named_with_its_row_of_the_atlas(opened: Opened, demo: tuple[PageServer, InProcessServer]) -> None:
+    tab = opened("model=dates", server=demo[0])
+    row = tab.locator("[data-part='row'] details")
+    assert row.locator("summary").text_content() == "In the atlas of attention: J1 RNNsearch"
+    row.locator("summary").click()
+    assert "tanh(W s_{i-1} + U h_j)" in row.locator("code").first.text_content()
+    paper = row.get_by_role("link", name="Neural Machine Translation by Jointly Learning to Align and Translate")
+    assert paper.get_attribute("href") == "https://doi.org/10.48550/arXiv.1409.0473"
+    named = """async (given) => {
+        const { aboutRow } = await import("./row.js");
+        return given.map((each) => aboutRow(each).map((made) => made.firstChild.textContent.split(": ")[1]));
+    }"""
+    bert = "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding"
+    given = [{"title": "sparsemax"}, {"citation": {"title": bert}}, {"title": "sparsemax", "citation": {"title": "x"}}]
+    found = tab.evaluate(named, [*given, {"title": "our own"}, {}])
+    assert [each[:1] for each in found] == [["C7 sparsemax"], found[1][:1], [], [], []] and found[1][0][:3] == "L1 "
+
+
 @pytest.mark.parametrize("width", [320, 400, 900, 1600])
 def test_heads_are_a_grid_of_layers_at_any_width(
     opened: Opened, demo: tuple[PageServer, InProcessServer], width: int

@@ -1,9 +1,12 @@
-"""Writes docs/models.md, coverage.md and taxonomy.md, and the tables of settings in docs/serving.md and SECURITY.md."""
+"""Writes the atlas, docs/models.md, coverage.md and taxonomy.md, and the tables of settings in docs/serving.md and
+SECURITY.md.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pages import coverage, models, settings, taxonomy
+from pages.atlas import written
 
 PAGES: Mapping[Path, Callable[[], str]] = {
     models.PAGE: models.page,
@@ -16,3 +19,4 @@ PAGES: Mapping[Path, Callable[[], str]] = {
 if __name__ == "__main__":
     for path, made in PAGES.items():
         path.write_text(made(), encoding="utf-8")
+    written.write()

@@ -14,6 +14,7 @@ from benchmarks.records import ROOT, read
 from limelight.v1 import model_pb2
 from limelight_models.data.generated import SETS
 from limelight_models.index import CONTROLS, ZOO, published, recipe, variants
+from pages.atlas.rows import letters, papers
 from pages.table_3 import AUTHORS, COLUMNS, DEPARTS, LACKS, ROWS
 from research.replication.papers import CLAIMS
 from research.replication.runs import RECORD, TABLE
@@ -25,8 +26,8 @@ HEAD = f"""# Published models
 
 Where each model is and how to train it. Written by `make docs` from the models themselves. Do not edit.
 
-- *id*: the model's row in the catalogue of systems that attention surveys name, of which [the taxonomy](taxonomy.md)
-  has the mechanisms; J1 to J17 are the models that [Brauwers and
+- *id*: the model's page in [the atlas](atlas/index.md) of what attention surveys name, of which [the
+  taxonomy](taxonomy.md) has the mechanisms; J1 to J17 are the models that [Brauwers and
   Frasincar compare](#the-surveys-table).
 - *train*: the command for the model. Variants have its name with another ending (`limelight train luong-dot`), and
   every one has two controls: {" and ".join(f"`-{each}`" for each in CONTROLS)}.
@@ -56,7 +57,9 @@ def survey() -> list[str]:
     for key, cells in ROWS.items():
         name = standing_for(key)
         found = f"`{name}` ({LACKS[name]})" if name in LACKS else f"`{name}`"
-        rows.append((key, AUTHORS[key], found, *(placed(name, column, cell) for column, cell in cells.items())))
+        rows.append(
+            (in_atlas(key), AUTHORS[key], found, *(placed(name, column, cell) for column, cell in cells.items()))
+        )
     return written(("id", "paper", "here", *(column.replace("_", " ") for column in COLUMNS)), rows)
 
 
@@ -78,7 +81,7 @@ def row(name: str) -> tuple[str, ...]:
     described = small.card(name).description
     file = f"{ZOO[name].module.replace('.', '/')}.py"
     return (
-        ZOO[name].row or "–",
+        in_atlas(ZOO[name].row) if ZOO[name].row else "–",
         described.title,
         paper(described.citation),
         train(name),
@@ -90,10 +93,18 @@ def row(name: str) -> tuple[str, ...]:
     )
 
 
+def in_atlas(row: str) -> str:
+    """A row's id, with a link to its page."""
+    return f"[{row}](atlas/{row}.md)"
+
+
 def paper(citation: model_pb2.Citation) -> str:
-    """Authors, year, title and where it appeared."""
+    """Authors, year, title and where it appeared, with a link where the atlas knows one."""
+    known = (each.address for each in papers().values() if letters(each.fields["title"]) == letters(citation.title))
+    address = next(filter(None, known), "")
+    title = f"[{citation.title}]({address})" if address else citation.title
     authors = ", ".join(citation.authors) if len(citation.authors) <= _AUTHORS else f"{citation.authors[0]} et al."
-    return f"{authors} ({citation.year}), *{citation.title}*, {citation.venue}"
+    return f"{authors} ({citation.year}), *{title}*, {citation.venue}"
 
 
 def train(name: str) -> str:

@@ -1,16 +1,18 @@
-"""The page docs/taxonomy.md: every row of the catalogue, what implements it, and the tests that hold it."""
+"""The page docs/taxonomy.md: rows A to I of the atlas, what implements them, and the tests that hold them."""
 
 from collections.abc import Sequence
 
 from benchmarks.records import ROOT
 from limelight_models.catalogue.mechanism import Mechanism
 from limelight_models.catalogue.registry import MECHANISMS
-from limelight_models.catalogue.rows import ROWS, Row
+from pages.atlas.rows import Row, linked, rows
 
 PAGE = ROOT / "docs" / "taxonomy.md"
 HEADER = """# The taxonomy, row by row
 
 Written by `make docs` from the registry. Do not edit.
+
+Rows A to I of [the atlas](atlas/index.md), which has a page for each: formulas, maps, measurements.
 
 A mark ✓ says that tests hold each mechanism of the row, and that the class named here takes part in them: its outputs
 equal an oracle's in `tests/oracles`, written from the paper (**oracle**); its exported graph gives what PyTorch gives
@@ -18,9 +20,9 @@ at sizes that were not exported (**exported**); and a server answers with its we
 (**served**). A row is **train-only** where all of it acts in training alone, so that nothing of it is in a graph (–).
 Where a served form stands for another idea than the paper's, it says so after the class.
 
-Rows A to I are here. Published models, which are rows J and later, are on [a page of their own](models.md).
+Published models, which are rows J and later, are on [a page of their own](models.md).
 
-| row | name | where | mechanisms | equations | oracle | exported | served | done |
+| row | name | where | mechanisms | papers | oracle | exported | served | done |
 |---|---|---|---|---|---|---|---|---|
 """
 YES, NO, NOT_MEANT, TRAIN_ONLY = "✓", "·", "–", "train-only"
@@ -28,7 +30,8 @@ YES, NO, NOT_MEANT, TRAIN_ONLY = "✓", "·", "–", "train-only"
 
 def page() -> str:
     """The whole page."""
-    return HEADER + "".join(line(row, [m for m in MECHANISMS if m.row == row.id]) + "\n" for row in ROWS)
+    shown = (row for row in rows().values() if row.id[0] in "ABCDEFGHI")
+    return HEADER + "".join(line(row, [m for m in MECHANISMS if m.row == row.id]) + "\n" for row in shown)
 
 
 def line(row: Row, found: Sequence[Mechanism]) -> str:
@@ -36,11 +39,11 @@ def line(row: Row, found: Sequence[Mechanism]) -> str:
     exported = NOT_MEANT if not any(m.served for m in found) else YES
     marks = [YES, exported, exported, YES if exported == YES else TRAIN_ONLY] if found else [NO] * 4
     cells = [
-        row.id,
+        f"[{row.id}](atlas/{row.id}.md)",
         row.name,
-        row.source,
+        row.surveys,
         ", ".join(named(m) for m in found) or "none",
-        "; ".join(dict.fromkeys(m.equation for m in found)),
+        "; ".join(map(linked, row.papers)),
         *marks,
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -140,8 +140,8 @@ class Mechanism:
 
     @property
     def equation(self) -> str:
-        """The docstring's second paragraph."""
-        return _paragraphs(self.module)[1]
+        """The docstring's second paragraph, its lines and what they have parted by semicolons."""
+        return ";  ".join(inspect.cleandoc(self.module.__doc__ or "").split("\n\n")[1].splitlines())
 
     @property
     def source(self) -> str:

@@ -71,13 +71,28 @@ def rows() -> Mapping[str, Row]:
 def papers() -> Mapping[str, Paper]:
     """Every paper by its key. An entry of a file begins at a line's start, each field has a line, `}` ends it.
 
-    Raises: ValueError where two entries have one key.
+    Of two entries of one paper the first stands. Raises: ValueError where two papers have one key.
     """
     text = "".join(file.read_text(encoding="utf-8") for file in sorted((FOLDER / "papers").glob("*.bib")))
     found: dict[str, Paper] = {}
     for entry in re.finditer(r"^@\w+\{(\S+),\n(.*?)^\}$", text, re.MULTILINE | re.DOTALL):
         fields = dict(re.findall(r"^  (\w+) = \{(.*)\},?$", entry[2], re.MULTILINE))
-        if entry[1] in found:
-            raise ValueError(f"two papers have the key {entry[1]}")
-        found[entry[1]] = Paper(entry[1], fields, entry[0])
+        paper = Paper(entry[1], fields, entry[0])
+        if letters(found.setdefault(paper.key, paper).fields["title"]) != letters(fields["title"]):
+            raise ValueError(f"two papers have the key {paper.key}")
     return found
+
+
+def letters(title: str) -> str:
+    """A title, without capitals, braces and signs: it is spelled in several ways."""
+    return re.sub(r"[^a-z0-9]", "", title.lower())
+
+
+def linked(key: str) -> str:
+    """Authors and year of a paper, with a link to it."""
+    paper = papers()[key]
+    last = [each.partition(",")[0] for each in paper.fields["author"].split(" and ")]
+    named = (
+        f"{last[0] if len(last) > 2 else ' and '.join(last)}{' et al.' if len(last) > 2 else ''} {paper.fields['year']}"
+    )
+    return f"[{named}]({paper.address})" if paper.address else named

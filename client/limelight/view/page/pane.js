@@ -10,6 +10,7 @@ import { bytesOf, InputForm } from "./inputs.js";
 import { KeptHead } from "./kepthead.js";
 import { Head, levelAbove, readMap } from "./maps.js";
 import { makePanel } from "./panels.js";
+import { aboutRow } from "./row.js";
 import { Scale } from "./scale.js";
 import { Why } from "./why.js";
 
@@ -62,6 +63,7 @@ export class Pane {
     this.#clear();
     this.form = undefined;
     this.part.fields.replaceChildren();
+    this.part.row.replaceChildren();
     try {
       const status = selection.model
         ? this.models.find((each) => modelKey(each) === selection.model)
@@ -83,6 +85,7 @@ export class Pane {
       if (this.client.keep) this.description.maps = [...this.description.maps, ...rolloutsOf(this.description.maps)];
       this.masked = selection.mask ? selection.mask.split(",") : [];
       this.#tellAbout(this.description);
+      this.part.row.replaceChildren(...aboutRow(this.description));
       this.why.describe(this.description, !this.client.keep);
       this.why.select(selection);
       this.form = new InputForm(

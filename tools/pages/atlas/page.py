@@ -159,7 +159,7 @@ def commands(found: Mapping[str, Any]) -> Iterator[str]:
 
 def measured(found: Mapping[str, Any]) -> Iterator[str]:
     """Best and worst task, the claims of its paper, and its cost."""
-    for said, each in zip(("best", "worst"), found["measured"], strict=False):
+    for said, each in zip(("best", "worst") if found["measured"][1:] else ("only",), found["measured"], strict=False):
         unit = "" if each["name"] in POINTS else " %"
         seeds = f"{each['seeds']} seed{'s' if each['seeds'] > 1 else ''}"
         yield (

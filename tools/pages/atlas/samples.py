@@ -43,6 +43,7 @@ RECORD = ROOT / "research" / "records" / "atlas.json.xz"
 DEMO = {"J1": "dates", "J4": "canvas", "J5": "slips", "J7": "numbers"}
 # Maps that show a model's own idea; of the others, the last one of the last layer.
 MAPS = {
+    "G6": "left",
     "J4": "question.regions",
     "J5": "sentence",
     "J6": "pivots.word",
@@ -133,7 +134,8 @@ def measured(row: str, chosen: Sample, repository: Path, client: limelight.Clien
     last = max(range(len(kinds)), key=lambda place: (-kinds[place], described.maps[place].layer, place))
     name = MAPS.get(row) or described.maps[last].name
     shown = list(answered(client, chosen.model, instances(chosen, described), name))
-    answer, found = shown[-1] if shown[-1][1]["whole"] else min(shown, key=lambda each: each[1]["size"])
+    small = [each for each in shown if each[1]["whole"]]  # the last one is large enough to see, if any is
+    answer, found = small[-1] if small else min(shown, key=lambda each: each[1]["size"])
     metric, data = described.metrics[0] if described.metrics else None, described.training_data
     return {
         "command": ["limelight", "train", *chosen.train] if chosen.train else ["limelight", "demo"],

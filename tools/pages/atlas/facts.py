@@ -1,7 +1,7 @@
 """What is known of a row: by the code, by records of measurements, and by `rows/*.toml`, as plain data."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from statistics import fmean
 from typing import Any
@@ -22,7 +22,7 @@ from research.mechanisms.looks import ACTED
 from research.mechanisms.results import Results
 from research.mechanisms.tasks import TASKS
 from research.replication.differences import differences
-from research.replication.papers import CLAIMS
+from research.replication.papers import Compared, compared
 from research.replication.runs import RECORD
 from tests.kit import small
 from tests.kit.small_texts import texts
@@ -108,7 +108,7 @@ def entry(row: Row) -> dict[str, Any]:
         "oracles": oracles(row),
         "measured": measured(row),
         "cost": cost(row),
-        "claims": [each.says for each in CLAIMS if each.model == row.id],
+        "claims": claims(row),
         "papers": [paper(key) for key in row.papers],
         "page": f"atlas/{row.id}.md",
         "map": f"atlas/maps/{row.id}.svg" if row.id in record() else "",
@@ -125,6 +125,7 @@ def formulas(row: Row) -> Iterator[dict[str, Any]]:
             "of": names,
             "plain": text,
             "tex": [each.tex for each in equations(text) if each.tex],
+            "checked": bool(found) or not row.unchecked,
         }
 
 
@@ -217,6 +218,21 @@ def _trained(row: Row) -> Iterator[dict[str, Any]]:
             }
 
 
+def claims(row: Row) -> list[dict[str, str]]:
+    """What its paper claims, on each set of data, with the verdict of docs/results.md."""
+    return [
+        {
+            "paper": each.claim.paper,
+            "says": each.claim.says,
+            "data": each.least.data if each.least else "",
+            "difference": each.least.written(each.prior) if each.least else "",
+            "verdict": each.verdict.replace("*", ""),
+        }
+        for each in _judged()
+        if each.claim.model == row.id and not each.claim.own and not each.aside
+    ]
+
+
 def cost(row: Row) -> list[dict[str, Any]]:
     """Time and memory of as many queries as keys."""
     found = []
@@ -237,6 +253,11 @@ def record() -> Mapping[str, Any]:
 @cache
 def _training() -> Any:
     return read(RECORD)
+
+
+@cache
+def _judged() -> Sequence[Compared]:
+    return compared(_training())
 
 
 @cache

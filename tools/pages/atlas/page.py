@@ -67,6 +67,8 @@ def formula(found: Mapping[str, Any]) -> Iterator[str]:
         if len(found["formulas"]) > 1:
             yield f"*{', '.join(each['of'])}*\n"
         yield "\n".join(line.markdown for line in equations(each["plain"]))
+        if not each["checked"]:
+            yield "\nFrom memory of the paper, all or in part: nobody held it against the paper's text or its code."
 
 
 def surveys(found: Mapping[str, Any]) -> Iterator[str]:
@@ -169,7 +171,8 @@ def measured(found: Mapping[str, Any]) -> Iterator[str]:
     if not found["measured"]:
         yield "- no task compares it with an average of equal weights"
     for each in found["claims"]:
-        yield f"- claim: {each} ([what was seen of it](../results.md))"
+        data = f" on {each['data']}, by {each['difference']}" if each["data"] else ""
+        yield f"- {each['paper']} claims: {each['says']}{data}: {each['verdict']} ([how it is judged](../results.md))"
     for each in found["cost"]:
         yield (
             f"- cost of {each['of']}, forward, one thread: "

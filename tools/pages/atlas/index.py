@@ -84,7 +84,17 @@ def schema() -> str:
             "about": TEXT,
             "surveys": {**TEXT, "description": "where they have it: BF, G, C, S are papers.bib's four surveys"},
             "also": {**TEXTS, "description": "other names"},
-            "formulas": {"type": "array", "items": _record({"of": TEXTS, "plain": TEXT, "tex": TEXTS})},
+            "formulas": {
+                "type": "array",
+                "items": _record(
+                    {
+                        "of": TEXTS,
+                        "plain": TEXT,
+                        "tex": TEXTS,
+                        "checked": {"type": "boolean", "description": "whether it was held against paper or code"},
+                    }
+                ),
+            },
             "facets": _record(dict.fromkeys(COLUMNS, TEXTS), description="the columns of BF Table 3"),
             "files": {"type": "array", "items": _record({"path": TEXT, "holds": TEXT})},
             "train": {**TEXTS, "description": "words of the command that trains it"},
@@ -109,7 +119,11 @@ def schema() -> str:
                 ),
             },
             "cost": {"type": "array", "items": _record({"of": TEXT, "512": TEXT, "2048": TEXT})},
-            "claims": {**TEXTS, "description": "what its papers claim"},
+            "claims": {
+                "type": "array",
+                "description": "what its papers claim, and the verdict on each set of data, as results.md has it",
+                "items": _record(dict.fromkeys(("paper", "says", "data", "difference", "verdict"), TEXT)),
+            },
             "papers": {
                 "type": "array",
                 "items": _record(dict.fromkeys(("key", "authors", "year", "title", "doi", "address"), TEXT)),

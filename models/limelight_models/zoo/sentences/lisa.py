@@ -73,7 +73,7 @@ class Lisa(Network):
         real, embedded = mask.any(-1), self.embedding(ids)
         words = (share(mask, embedded).unsqueeze(-2) @ embedded).squeeze(-2)
         # √d: what a word is, beside where it is (Vaswani et al. 2017, §3.4).
-        features = self.dropout(d**0.5 * words + places(torch.arange(ids.shape[1], device=ids.device), d))
+        features = self.dropout(d**0.5 * words + places(torch.arange(ids.shape[1], device=ids.device), words))
         maps = {}
         for number, layer in enumerate(self.encoder):
             features, weights = layer(features, real)

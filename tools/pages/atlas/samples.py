@@ -57,7 +57,9 @@ MAPS = {
     "M17": "encoder.1.self",
     "M19": "encoder.0.self",
     "P12": "layers",
+    "P15": "encoder.1.self",
 }
+HEADS = {"P15": 0}  # the head that shows it; of other maps the mean of all
 KINDS = ("cross", "co", "memory", "pool", "graph", "self")
 MINUTES = "0.5"
 AT_ONCE = 6  # models in one repository
@@ -133,7 +135,7 @@ def measured(row: str, chosen: Sample, repository: Path, client: limelight.Clien
     kinds = [KINDS.index(name_of(attention_pb2.MapKind, each.kind)) for each in described.maps]
     last = max(range(len(kinds)), key=lambda place: (-kinds[place], described.maps[place].layer, place))
     name = MAPS.get(row) or described.maps[last].name
-    shown = list(answered(client, chosen.model, instances(chosen, described), name))
+    shown = list(answered(client, chosen.model, instances(chosen, described), name, HEADS.get(row)))
     small = [each for each in shown if each[1]["whole"]]  # the last one is large enough to see, if any is
     answer, found = small[-1] if small else min(shown, key=lambda each: each[1]["size"])
     metric, data = described.metrics[0] if described.metrics else None, described.training_data
@@ -154,12 +156,12 @@ def measured(row: str, chosen: Sample, repository: Path, client: limelight.Clien
 
 
 def answered(
-    client: limelight.Client, model: str, given: Iterable[Any], name: str
+    client: limelight.Client, model: str, given: Iterable[Any], name: str, head: int | None
 ) -> Iterator[tuple[limelight.Attended, dict[str, Any]]]:
     """Answers up to the first whose map is small enough; what is too long for the model is left out."""
     for each in given:
         with suppress(limelight.InvalidArgument):
-            answer = client.attend(model, [each], maps=[name])[0]
+            answer = client.attend(model, [each], maps=[name], heads=None if head is None else [head])[0]
             yield answer, (found := drawn(answer[name]))
             if found["whole"] and max(found["size"]) >= LEAST:
                 return
@@ -192,6 +194,8 @@ def drawn(found: limelight.AttentionMap) -> dict[str, Any]:
         if features:
             said.append(f"mean of {weights.shape[3]} features")
             weights = weights.mean(3)
+        if found.head_labels and len(weights) == 1:
+            said.append(f"head {found.head_labels.labels[found.heads[0]]}")
         if weights.shape[1] == 1 and len(weights) > 1:
             weights, names, kind = weights[:, 0], _names(found.head_labels, len(weights)), "heads"
         else:

@@ -25,7 +25,7 @@ _CLAIMED = {
     "transformer": "bleu",
     "show-attend-tell": "bleu",
     "show-attend-tell-hard": "bleu",
-    "attention-unet": "intersection over union, small objects",
+    "attention-unet": "intersection over union",
     "sagan": _FRECHET,
 }
 CLAIMED = frozenset(_CLAIMED.values())

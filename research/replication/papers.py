@@ -215,9 +215,7 @@ CLAIMS = (
     Claim("Yu 2019", "two layers beat one, and their encoder beats stacking", "mcan", ("mcan-one", "mcan-stacked")),
     Claim("Yu 2019", "four layers beat two", "mcan-four", ("mcan",)),
     Claim("Wang 2019", "two samplers beat soft attention", "rban", ("rban-soft",)),
-    Claim(
-        "Oktay 2018", "gates find small objects better", "attention-unet", ("attention-unet-uniform",), cannot=(_MASKS,)
-    ),
+    Claim("Oktay 2018", "gates segment better", "attention-unet", ("attention-unet-uniform",), cannot=(_MASKS,)),
     Claim(
         "Oktay 2018", "a gate learns what is sought", "attention-unet", ("attention-unet-frozen",), 0, _GATE, own=True
     ),

@@ -14,6 +14,7 @@ from benchmarks.records import ROOT, read
 from limelight.v1 import model_pb2
 from limelight_models.data.generated import SETS
 from limelight_models.index import CONTROLS, ZOO, published, recipe, variants
+from pages.atlas import facts
 from pages.atlas.rows import letters, papers
 from pages.table_3 import AUTHORS, COLUMNS, DEPARTS, LACKS, ROWS
 from research.replication.papers import CLAIMS
@@ -55,17 +56,12 @@ def survey() -> list[str]:
     """Table 3 of the survey, row by row, with the models that stand for each paper."""
     rows = []
     for key, cells in ROWS.items():
-        name = standing_for(key)
+        name = facts.models(key)[0]
         found = f"`{name}` ({LACKS[name]})" if name in LACKS else f"`{name}`"
         rows.append(
             (in_atlas(key), AUTHORS[key], found, *(placed(name, column, cell) for column, cell in cells.items()))
         )
     return written(("id", "paper", "here", *(column.replace("_", " ") for column in COLUMNS)), rows)
-
-
-def standing_for(row: str) -> str:
-    """The first model of a row; empty where there is none."""
-    return next((name for name, entry in ZOO.items() if entry.row == row), "")
 
 
 def placed(name: str, column: str, cell: str) -> str:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from limelight_models.catalogue.mechanism import Mechanism
-from limelight_models.catalogue.registry import MECHANISMS
-from limelight_models.index import ZOO
+from pages.atlas import facts
 from pages.atlas.rows import STATES, rows
 
 WORKS, HALF, IMPORT, MISSING = STATES
@@ -34,20 +33,19 @@ class Mark:
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """Those of the registry."""
-        return tuple(each for each in MECHANISMS if each.row == self.row and self.word in each.name)
+        return tuple(each for each in facts.mechanisms(self.row) if self.word in each.name)
 
     @property
     def models(self) -> tuple[str, ...]:
         """Published models."""
-        return tuple(name for name, entry in ZOO.items() if entry.row == self.row and self.word in name)
+        return tuple(name for name in facts.models(self.row) if self.word in name)
 
     @property
     def state(self) -> str:
         """One of `STATES`. A row that is half there works for a name whose WORD is there."""
         if self.kind:
             return {CHECKPOINTS: IMPORT, ONLY: HALF, ABSENT: MISSING}[self.kind]
-        found = self.mechanisms or self.models
-        return WORKS if found and self.word else rows()[self.row].state or (WORKS if found else MISSING)
+        return WORKS if self.word and (self.mechanisms or self.models) else facts.state(rows()[self.row])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.records import ROOT, read
-from limelight.v1 import model_pb2
 from limelight_models.cards.taxonomy import Taxonomy
 from limelight_models.catalogue.mechanism import Mechanism
 from limelight_models.catalogue.registry import MECHANISMS
@@ -15,6 +14,7 @@ from limelight_models.index import ZOO
 from pages.atlas import samples
 from pages.atlas.rows import Row, papers, rows
 from pages.atlas.tex import equations
+from pages.table_3 import COLUMNS
 from research.attention_cost import RESULTS as COST
 from research.attention_cost import cell
 from research.mechanisms.line import UNIFORM
@@ -36,7 +36,6 @@ from tests.oracles import (
     signal_cases,
 )
 
-COLUMNS = tuple(field.name for field in model_pb2.Taxonomy.DESCRIPTOR.fields)
 SIZES = (512, 2048)
 SECTIONS = {
     "A": "The frame",

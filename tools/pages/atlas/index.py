@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pages.atlas.facts import COLUMNS
 from pages.atlas.rows import STATES, papers
+from pages.table_3 import COLUMNS
 from research.replication.tables import written
 
 HEAD = """# The atlas of attention

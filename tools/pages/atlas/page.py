@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pages.atlas import maps
-from pages.atlas.facts import COLUMNS, NO_ATTENTION, SIZES, record
+from pages.atlas.facts import NO_ATTENTION, SIZES, record
 from pages.atlas.rows import papers
 from pages.atlas.tex import equations
+from pages.table_3 import COLUMNS
 from research.replication.figures import POINTS
 from research.replication.tables import written
 

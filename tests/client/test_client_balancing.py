@@ -93,15 +93,17 @@ def test_no_call_is_lost_without_retries_while_servers_restart_in_turn(tmp_path:
                 client.predict("tiny", {"text": "a"})
 
     with ExitStack() as last, ThreadPoolExecutor(1) as threads:
-        running = [ExitStack() for _ in ports]
-        for each, port in zip(running, ports, strict=True):
+        stacks = [ExitStack() for _ in ports]
+        running = []
+        for each, port in zip(stacks, ports, strict=True):
             last.callback(each.close)
-            each.enter_context(serving(tmp_path, port=port, drain_seconds=3.0))
+            running.append(each.enter_context(serving(tmp_path, port=port, drain_seconds=1.0)))
         calls = threads.submit(call, "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports))
         try:
-            for each, port in zip(running, ports, strict=True):
+            for each, old, port in zip(stacks, running, ports, strict=True):
+                old.finish()
                 each.close()
-                each.enter_context(serving(tmp_path, port=port, drain_seconds=3.0))
+                each.enter_context(serving(tmp_path, port=port))
                 with limelight.Client(f"127.0.0.1:{port}") as ready:
                     assert eventually(ready.ready)
                 time.sleep(1.0)  # clients find it again

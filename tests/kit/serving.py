@@ -45,6 +45,10 @@ class Running:
         """Run something on the server's event loop, later."""
         self.loop.call_soon_threadsafe(function)
 
+    def finish(self) -> None:
+        """Stop in order, as a signal has a server do: say so, serve on for its drain, finish the calls in flight."""
+        asyncio.run_coroutine_threadsafe(self.server.finish(), self.loop).result()
+
 
 def free_port() -> int:
     """A port that nobody listens on now."""

@@ -2,3 +2,4 @@
 
 DOMAIN = "limelight"
 INTERVENTION, EDGE_INTERVENTION = "Intervention", "EdgeIntervention"
+EFFECTIVE, QUERY_INDEX = "EffectiveMap", "QueryIndex"

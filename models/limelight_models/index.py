@@ -71,6 +71,7 @@ ZOO = {
     "deit": Entry("L7", "vision.deit", "soft label"),
     "xcit": Entry("M17", "vision.xcit", "local"),
     "minilm": Entry("P22", "vision.minilm", "alone"),
+    "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

@@ -12,6 +12,7 @@ from limelight_export.errors import ExportError
 from limelight_export.interface import Axes, AxisSize, IntervenedMap, TensorSpec
 from limelight_export.surgery.attention import expand_attention
 from limelight_export.surgery.derived_sizes import equals_size
+from limelight_export.surgery.effective_maps import expand_effective_maps
 from limelight_export.surgery.gated_outputs import attach_outputs, declare_gates, detach_outputs
 from limelight_export.surgery.graph_values import PRODUCER, set_shape, strip_metadata
 from limelight_export.surgery.intervention_inputs import Intervention, declare_intervention
@@ -63,10 +64,12 @@ def finalise(
     strip_metadata(proto)
     shapes = {name: [axis if isinstance(axis, int) else 0 for axis in axes] for name, axes in optional_map_axes.items()}
     detached = detach_outputs(proto, derived)  # else maps would seem to be read, and be computed for every run
-    if not intervened_maps:
+    intervenes = bool(intervened_maps)
+    optional_maps = expand_effective_maps(proto, shapes, intervenes=intervenes)
+    if not intervenes:
         drop_interventions(proto)
-    optional_maps = expand_attention(proto, shapes, max_axis_size, intervenes=bool(intervened_maps))
-    interventions = expand_interventions(proto, intervened_maps) if intervened_maps else {}
+    optional_maps |= expand_attention(proto, shapes, max_axis_size, intervenes=intervenes)
+    interventions = expand_interventions(proto, intervened_maps) if intervenes else {}
     values = add_values(proto, {name: axes for name, axes in value_axes.items() if name not in optional_maps})
     packed = expand_token_packing(proto)
     detached += detach_outputs(proto, [name for name in gated if name not in derived])

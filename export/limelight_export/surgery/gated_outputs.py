@@ -41,7 +41,7 @@ def detach_outputs(model: onnx.ModelProto, names: Iterable[str]) -> list[Detache
         for node in graph.node:
             node.output[:] = [value if each == name else each for each in node.output]
         rename_reads(graph, {name: value})
-        moved = _serving(graph, value)
+        moved = serving(graph, value)
         found.append(DetachedOutput(name, value, [deepcopy(each) for each in moved], ranks[name]))
         for node in moved:
             graph.node.remove(node)
@@ -86,7 +86,7 @@ def declare_gates(model: onnx.ModelProto, names: Iterable[str]) -> None:
         declare_optional_input(model, gate_name(name), np.array(False), ())
 
 
-def _serving(graph: onnx.GraphProto, value: str) -> list[onnx.NodeProto]:
+def serving(graph: onnx.GraphProto, value: str) -> list[onnx.NodeProto]:
     """Return the nodes whose results serve a value alone, in order."""
     outputs = {each.name for each in graph.output}
     readers: dict[str, list[int]] = {}

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.attention.context import Context
+from limelight_models.attention.core import Attention
 from limelight_models.attention.masks import causal
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.weights import AroundAttention
@@ -53,6 +54,7 @@ class CausalAttention(AroundAttention, nn.Module):
         """
         queries, key, value = self.attention.project(features, features, None)
         inner = self.attention.attention
+        assert isinstance(inner, Attention)
         places = torch.arange(kept.keys.shape[2], device=features.device)
         position = position[:, None, None, None]
         new, mask = places == position, causal(position, places)

@@ -6,6 +6,7 @@ Kept apart from the equations, which know nothing of it. A module elsewhere take
 
 from collections.abc import Iterator
 from functools import singledispatch
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from limelight_models.attention.align.reinforced import Selector
 from limelight_models.attention.alignment import Align
 from limelight_models.attention.context import Context
+from limelight_models.attention.effective.core import Effective
+from limelight_models.attention.effective.kernel import KernelSums
 from limelight_models.attention.features.aggregate import Aggregate, Side
 from limelight_models.attention.general import FeatureAttention
 from limelight_models.attention.queries.learned import LearnedQuery
@@ -21,7 +24,7 @@ from limelight_models.attention.queries.self_attention import SelfAttention
 from limelight_models.attention.scoring import Score
 
 _CERTAIN = 1e4  # log-odds of what always happens
-_WHOLE = (Score, Align, Aggregate, Selector, LearnedQuery)
+_WHOLE = (Score, Align, Aggregate, Selector, LearnedQuery, Effective)
 _MAPPING = (MultiHead, SelfAttention, FeatureAttention)
 
 
@@ -113,5 +116,22 @@ class KeepAll(nn.Module):
         return torch.full_like(self.selector(features, valid), _CERTAIN)
 
 
+class EqualSums(KernelSums):
+    """The same weight for every key, with the parameters of other attention that forms no weights.
+
+    φ(q) = φ(k) = 1
+
+    Shapes: as `KernelSums`.
+    """
+
+    def __init__(self, attention: Effective[Any]) -> None:
+        super().__init__(causal=attention.causal)
+        self.attention = attention
+
+    def features(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.ones_like(query[..., :1]), torch.ones_like(key[..., :1])
+
+
+uniform.register(Effective, EqualSums)
 uniform.register(Score, Uniform)
 uniform.register(Selector, KeepAll)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from limelight_models.export_names import DOMAIN, EDGE_INTERVENTION, INTERVENTION
+from limelight_models.export_names import DOMAIN, EDGE_INTERVENTION, EFFECTIVE, INTERVENTION, QUERY_INDEX
 
 OPERATOR = "DotAttention"
 
@@ -62,6 +62,38 @@ def marked_edges(weights: Tensor, query_index: Tensor, queries: int) -> tuple[Te
         version=1,
     )
     return changed, scaled
+
+
+def asked_queries(query: Tensor) -> Tensor:
+    """Give the queries whose effective weights are to be computed: all, but in a graph those that a run asks for.
+
+    Shapes: query [batch, head, query, d] -> INT64 [row].
+    """
+    if not is_marking_weights():
+        return torch.arange(query.shape[2], device=query.device)
+    return torch.onnx.ops.symbolic(
+        f"{DOMAIN}::{QUERY_INDEX}", [query], dtype=torch.int64, shape=(query.shape[2],), version=1
+    )
+
+
+def marked_effective(found: Tensor, weights: Tensor, value: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
+    """Mark what attention comes to for `limelight_export.surgery.effective_maps`; outside of an export nothing changes.
+
+    Shapes: context vectors [batch, head, query, d_v], weights [batch, head, query, key] of the queries that
+        `asked_queries` gave, value [batch, head, key, d_v], allowed boolean, keys that these queries may attend to,
+        broadcastable to the weights -> context vectors, weights.
+    """
+    if not is_marking_weights():
+        return found, weights
+    context_vectors, marked = torch.onnx.ops.symbolic_multi_out(
+        f"{DOMAIN}::{EFFECTIVE}",
+        [found, weights, value, allowed[(None,) * (4 - allowed.dim())]],
+        {"heads": weights.shape[1]},
+        dtypes=(found.dtype, weights.dtype),
+        shapes=(tuple(found.shape), tuple(weights.shape)),
+        version=1,
+    )
+    return context_vectors, marked
 
 
 def is_marking() -> bool:

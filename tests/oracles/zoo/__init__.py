@@ -86,3 +86,24 @@ def lstm(layer: Any, inputs: Array) -> Array:
 def both_ways(encoder: Any, inputs: Array) -> Array:
     """A bidirectional LSTM: onward and backward states side by side."""
     return np.concatenate([lstm(encoder.onward, inputs), lstm(encoder.reverse, inputs[::-1])[::-1]], -1)
+
+
+def long_encoder(network: Any, tensors: Tensors, attend: Any) -> dict[str, Array]:
+    """A Transformer's encoder of a text, read at its last token, whose tokens are embedded with those before them.
+
+    attend(attention, q, k, v): a layer's attention of one instance, whose tensors are [head, token, d_head]; it gives
+    the weights [head, token, token], which are multiplied by v here.
+    """
+    tokens = array(network.embedding.weight)[tensors["token_ids"]]
+    x = tokens + linear(network.before, np.concatenate([np.zeros_like(tokens[:1]), tokens[:-1]]))
+    x, maps = x + sines(range(len(x)), x.shape[1]), {}
+    for number, layer in enumerate(network.layers):
+        own = layer.attention
+        q, k, v = (
+            np.stack(np.split(linear(each, x), own.heads, -1)) for each in (own.query_map, own.key_map, own.value_map)
+        )
+        maps[f"encoder.{number}.self"] = weights = attend(own.attention, q, k, v)
+        x = layernorm(layer.after_attention.norm, x + linear(own.merge, np.concatenate([*(weights @ v)], -1)))
+        hidden = linear(layer.hidden[2], relu(linear(layer.hidden[0], x)))
+        x = layernorm(layer.after_hidden.norm, x + hidden)
+    return {"logits": linear(network.classify, x[-1]), **maps}

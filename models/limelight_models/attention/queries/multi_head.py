@@ -1,12 +1,14 @@
 """Multi-head attention (H4)."""
 
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor, nn
 
 from limelight_models.attention.alignment import in_single
 from limelight_models.attention.context import Context
 from limelight_models.attention.core import Attention
+from limelight_models.attention.effective.core import Effective
 from limelight_models.attention.errors import CombinationError, ShapeError, require_axes, require_features
 from limelight_models.attention.quantities import AttentionQuantities
 from limelight_models.attention.token_packing import Packing
@@ -14,7 +16,7 @@ from limelight_models.attention.weights import Weights, weights_of
 
 
 class MultiHead(nn.Module):
-    """Multi-head attention over any `Attention` (Vaswani et al. 2017, §3.2.2; survey BF eq. 38–40).
+    """Multi-head attention over any `Attention` or `Effective` (Vaswani et al. 2017, §3.2.2; survey BF eq. 38–40).
 
     head_h = attention(W_Q^h q, W_K^h k, W_V^h v);  output = W_O [head_1; …; head_H]
 
@@ -31,7 +33,7 @@ class MultiHead(nn.Module):
     def __init__(
         self,
         *,
-        attention: Attention,
+        attention: Attention | Effective[Any],
         d_model: int,
         heads: int,
         d_head: int | None = None,
@@ -43,7 +45,7 @@ class MultiHead(nn.Module):
         super().__init__()
         if d_head is None and d_model % heads:
             raise ShapeError(f"d_model = {d_model} cannot be divided into {heads} heads")
-        if attention.score.makes_heads:
+        if isinstance(attention, Attention) and attention.score.makes_heads:
             name = type(attention.score).__name__
             raise CombinationError(f"{name} makes a head of each of its outputs; MultiHead splits heads itself")
         self.heads = heads
@@ -96,7 +98,11 @@ class MultiHead(nn.Module):
 
         norms: ‖a_ij W_O^h (W_V^h v_j + b_V^h)‖, head by head: what key j adds to the output of query i (Kobayashi et
         al. 2020, eq. 4). A key's transformed value is found once, not once a query.
+
+        Raises: CombinationError for attention that has no scores.
         """
+        if not isinstance(self.attention, Attention):
+            raise CombinationError(f"{type(self.attention).__name__} has no scores")
         queries, keys, values = self.project(query, key, value)
         context_vectors, weights, scores = self.attention.with_scores(queries, keys, values, mask, context)
         merge = self.merge.weight.unflatten(1, (self.heads, -1)).permute(1, 2, 0)  # [head, d_head, d_model]

@@ -1,0 +1,101 @@
+"""Kernels by sums over keys: φ(q)ᵀ Σ φ(k) vᵀ, over all of them, or over those so far."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from limelight_models.attention.effective.core import Effective
+
+CHUNK = 128  # queries whose own keys a causal sum compares one by one
+
+
+class Features(NamedTuple):
+    """φ(q) [batch, head, query, m] and φ(k) [batch, head, key, m], zeros for keys that are not there."""
+
+    query: Tensor
+    key: Tensor
+
+
+class KernelSums(Effective[Features]):
+    """Attention by a kernel κ(q, k) = φ(q)ᵀ φ(k) (Katharopoulos et al. 2020, eq. 4 to 6 and 9 to 12).
+
+    c_i = φ(q_i)ᵀ S / φ(q_i)ᵀ z,  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j);  a_ij = φ(q_i)ᵀ φ(k_j) / φ(q_i)ᵀ z
+
+    causal: both sums are over j ≤ i. A subclass gives φ in `features`. A query whose kernel values sum to nothing (or,
+    with signed features, to less) keeps them undivided.
+
+    Shapes: as `Effective`.
+    """
+
+    def __init__(self, *, causal: bool = False, chunk: int = CHUNK) -> None:
+        super().__init__(causal=causal)
+        self.chunk = chunk
+
+    def features(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """φ(q) and φ(k). Shapes: [batch, head, position, d] -> [batch, head, position, m]."""
+        raise NotImplementedError
+
+    def prepare(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Features:
+        asked, kept = self.features(query, key)
+        return Features(asked, kept if mask is None else kept * mask.transpose(-2, -1))
+
+    def sums(self, prepared: Features, value: Tensor) -> Tensor:
+        if not self.normalised:
+            return self.summed(prepared, value)
+        counted = torch.cat([value, torch.ones_like(value[..., :1])], -1)  # sums of keys are those of values that are 1
+        found = self.summed(prepared, counted)
+        return divided(found[..., :-1], found[..., -1:])
+
+    def summed(self, prepared: Features, value: Tensor) -> Tensor:
+        """φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ [batch, head, query, d_v]."""
+        if self.causal:
+            return causal_sums(*prepared, value, self.chunk)
+        return prepared.query @ (prepared.key.transpose(-2, -1) @ value)
+
+    def rows(self, prepared: Features, index: Tensor) -> Tensor:
+        found = prepared.query[:, :, index] @ prepared.key.transpose(-2, -1)
+        if self.causal:
+            found = found * (index.unsqueeze(-1) >= torch.arange(found.shape[-1], device=index.device))
+        return divided(found, found.sum(-1, keepdim=True)) if self.normalised else found
+
+
+def divided(found: Tensor, total: Tensor) -> Tensor:
+    """Sums over their total, where that is positive."""
+    return found / torch.where(total > 0, total, torch.ones_like(total))
+
+
+def causal_sums(query: Tensor, key: Tensor, value: Tensor, chunk: int) -> Tensor:
+    """Σ_{j ≤ i} (q_iᵀ k_j) v_j, in time that grows with the positions: chunk by chunk, and by sums before each chunk.
+
+    Shapes: query, key [batch, head, position, m], value [batch, head, position, d_v] -> as value.
+    """
+    count = key.shape[2]
+    places, inside = in_chunks(key, chunk)
+    query, key, value = (each[:, :, places] for each in (query, key, value))  # [batch, head, chunk, place, …]
+    key = key * inside.unsqueeze(-1)
+    before = before_each((key.transpose(-2, -1) @ value).cumsum(2))
+    own = (query @ key.transpose(-2, -1)).tril() @ value
+    return out_of_chunks(query @ before + own, count)
+
+
+def in_chunks(sequence: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
+    """Cut the positions of [batch, head, position, …] into chunks.
+
+    Returns: INT64 and BOOL [chunk, place]: which position stands there, and whether one does. The last ones of the last
+        chunk repeat the last position where none is left.
+    """
+    count = sequence.shape[2]
+    chunks = torch.arange((count + chunk - 1) // chunk, device=sequence.device)
+    places = chunks.unsqueeze(-1) * chunk + torch.arange(chunk, device=sequence.device)
+    return places.clamp(max=count - 1), places < count
+
+
+def out_of_chunks(chunked: Tensor, count: int) -> Tensor:
+    """Undo `in_chunks` for so many positions: [batch, head, chunk, place, d] -> [batch, head, position, d]."""
+    return chunked.flatten(2, 3)[:, :, torch.arange(count, device=chunked.device)]
+
+
+def before_each(totals: Tensor) -> Tensor:
+    """Running totals up to each chunk's begin, of those to its end. Shapes: [batch, head, chunk, …] -> the same."""
+    return torch.cat([torch.zeros_like(totals[:, :, :1]), totals[:, :, :-1]], 2)

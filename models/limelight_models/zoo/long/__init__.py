@@ -1,0 +1,1 @@
+"""Long texts in time that grows with their length: one encoder, and attention that forms no matrix."""

@@ -1,0 +1,99 @@
+"""The encoder that rows of sub-quadratic attention share: a Transformer's (Vaswani et al. 2017, Fig. 1, left).
+
+A text is put into a class by the state of its last token. Each token is read with the one before it, by a convolution
+of two (as of Arora et al. 2024, §3), so that a layer can look for what stood beside something.
+"""
+
+from abc import abstractmethod
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from limelight_models.attention import Attention
+from limelight_models.attention.effective.core import Effective
+from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.blocks.transformer import PostNormLayer, places
+from limelight_models.cards.language import Attends, maps_of
+from limelight_models.data import recall
+from limelight_models.network import Answer, Network
+from limelight_models.recipes import Blueprint, Preset, TextSizes, preset, tiny
+
+
+class LongConfig(TextSizes):
+    """Sizes of an encoder of long texts."""
+
+    d_model: int = 64
+    layers: int = 2
+    heads: int = 4
+    d_hidden: int = 128
+    dropout: float = 0.1
+    max_tokens: int = 16_384
+    max_characters: int = 200_000
+
+    @property
+    def d_head(self) -> int:
+        """Features of a head."""
+        return self.d_model // self.heads
+
+    @abstractmethod
+    def attention(self) -> Attention | Effective[Any]:
+        """Attention of a layer, whose tensors are [batch, head, token, d_head]."""
+
+
+class LongEncoder(Network):
+    """Text -> classes, with the effective map of every layer.
+
+    Shapes: token_ids int64 [batch, token], token_mask bool of the same -> logits [batch, class], maps
+        `encoder.<layer>.self` [batch, head, token, token].
+    """
+
+    def __init__(self, config: LongConfig) -> None:
+        super().__init__()
+        self.config, d_model = config, config.d_model
+        self.embedding = nn.Embedding(config.vocabulary, d_model, padding_idx=0)
+        self.before = nn.Linear(d_model, d_model, bias=False)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(
+            PostNormLayer(
+                d_model=d_model,
+                d_hidden=config.d_hidden,
+                dropout=config.dropout,
+                attention=MultiHead(attention=config.attention(), d_model=d_model, heads=config.heads),
+            )
+            for _ in range(config.layers)
+        )
+        self.classify = nn.Linear(d_model, config.classes)
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        ids, mask = tensors["token_ids"], tensors["token_mask"]
+        tokens = self.embedding(ids)
+        before = torch.cat([torch.zeros_like(tokens[:, :1]), tokens[:, :-1]], 1)
+        position = torch.arange(ids.shape[1], device=ids.device)
+        features = self.dropout(tokens + self.before(before) + places(position, tokens))
+        maps: dict[str, Tensor] = {}
+        for number, layer in enumerate(self.layers):
+            features, maps[f"encoder.{number}.self"] = layer(features, mask)
+        last = (mask.sum(1) - 1).clamp(min=0)
+        return Answer({"logits": self.classify(features[torch.arange(ids.shape[0], device=ids.device), last])}, maps)
+
+
+def parts(network: LongEncoder, blueprint: Blueprint[Any]) -> dict[str, Any]:
+    """Inputs and maps of the card."""
+    text = blueprint.text("A long text.")
+    shown = Attends(text.tokens(), text.tokens(), "What weight each token of layer {} comes to give to each.")
+    return {"inputs": [text], "maps": maps_of(network.layers, {"encoder.{}.self": shown})}
+
+
+def presets(paper: Preset) -> dict[str, Preset]:
+    """Sizes and settings by name, of which `paper` are those of a row's paper."""
+    return {
+        "tiny": tiny(vocabulary=50, d_model=8, layers=2, heads=2, d_hidden=12, max_tokens=256),
+        "demo": preset(6, 32, 2e-3, patience=4, vocabulary=200, max_tokens=2048),
+        "full": preset(10, 32, 1e-3, patience=2, vocabulary=8000).sized(d_model=256, layers=4, heads=8, d_hidden=1024),
+        "paper": paper,
+    }
+
+
+builtin = partial(recall.dataset, "induction", tokens=256)

@@ -1,0 +1,18 @@
+"""Every attention without a matrix, small, for `test_effective`: a line each."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from limelight_models.attention.controls import EqualSums
+from limelight_models.attention.effective.core import Effective
+from limelight_models.zoo.long.linear_transformer import LinearAttention
+
+D = 6  # features of a head
+HEADS = 2
+
+# Makes one; a chunk of 4 lets short sequences have several.
+CASES: Mapping[str, Callable[[], Effective[Any]]] = {
+    "equal": lambda: EqualSums(LinearAttention()),
+    "linear": LinearAttention,
+    "linear, causal": lambda: LinearAttention(causal=True, chunk=4),
+}

@@ -1,0 +1,83 @@
+"""What holds for all attention without a matrix: its weights are those by which it sums values, whoever asks."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from limelight_models.attention.effective.core import Effective
+from limelight_models.attention.errors import ShapeError
+from tests.attention.effective_cases import CASES, HEADS, D
+
+each = pytest.mark.parametrize("name", CASES)
+few = settings(max_examples=10, deadline=None)
+lengths = st.integers(1, 23)
+
+
+def made(name: str) -> Effective[Any]:
+    """In float64, with parameters that are not as they begin, so that differences show."""
+    torch.manual_seed(0)
+    attention = CASES[name]()
+    for parameter in attention.parameters():
+        parameter.data.mul_(2).add_(0.1 * torch.randn_like(parameter))
+    return attention.double().eval().requires_grad_(False)
+
+
+def tensors(count: int, batch: int = 2, seed: int = 1) -> list[Tensor]:
+    """Query, key and value."""
+    chance = torch.Generator().manual_seed(seed)
+    return [torch.randn(batch, HEADS, count, D, generator=chance, dtype=torch.float64) for _ in range(3)]
+
+
+def mask_of(*counts: int, longest: int) -> Tensor:
+    """[batch, 1, 1, key], True for so many keys."""
+    return (torch.arange(longest) < torch.tensor(counts)[:, None])[:, None, None]
+
+
+@each
+@few
+@given(count=lengths)
+def test_weights_times_values_are_the_context_vectors_and_rows_alone_are_those_of_all(name: str, count: int) -> None:
+    attention, (query, key, value) = made(name), tensors(count)
+    found, weights = attention(query, key, value)
+    torch.testing.assert_close(weights @ value, found, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(attention.context_vectors(query, key, value), found)
+    index = torch.tensor([count - 1, 0, count // 2])
+    alone = attention.rows(attention.prepare(query, key, None), index)
+    torch.testing.assert_close(alone, weights[:, :, index], atol=1e-12, rtol=1e-9)
+    if attention.normalised:
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    if not attention.signed:
+        assert weights.min() >= 0
+    if attention.causal:
+        assert weights.triu(1).abs().max() == 0
+
+
+@each
+@few
+@given(counts=st.tuples(lengths, lengths), more=st.integers(0, 9))
+def test_company_and_padding_change_nothing(name: str, counts: tuple[int, int], more: int) -> None:
+    attention, longest = made(name), max(counts) + more
+    query, key, value = tensors(longest)
+    found, weights = attention(query, key, value, mask_of(*counts, longest=longest))
+    for row, count in enumerate(counts):
+        alone = [tensor[row : row + 1, :, :count] for tensor in (query, key, value)]
+        wanted, own = attention(*alone)
+        torch.testing.assert_close(found[row : row + 1, :, :count], wanted, atol=1e-9, rtol=1e-9)
+        torch.testing.assert_close(weights[row : row + 1, :, :count, :count], own, atol=1e-9, rtol=1e-9)
+        assert count == longest or weights[row, :, :count, count:].abs().max() == 0
+
+
+@each
+def test_a_query_with_no_key_gets_nothing_and_what_does_not_fit_is_refused(name: str) -> None:
+    attention, (query, key, value) = made(name), tensors(5)
+    found, weights = attention(query, key, value, mask_of(0, 3, longest=5))
+    assert found[0].abs().max() == 0 and weights[0].abs().max() == 0
+    assert torch.isfinite(found).all() and torch.isfinite(weights).all()
+    with pytest.raises(ShapeError, match="of keys alone"):
+        attention(query, key, value, torch.ones(2, 1, 5, 5, dtype=torch.bool))
+    with pytest.raises(ShapeError, match="must be"):
+        attention(query[0], key, value)

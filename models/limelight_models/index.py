@@ -72,6 +72,8 @@ ZOO = {
     "xcit": Entry("M17", "vision.xcit", "local"),
     "minilm": Entry("P22", "vision.minilm", "alone"),
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax"),
+    "performer": Entry("M5", "long.performer", "causal independent trigonometric"),
+    "efficient-attention": Entry("R10", "long.efficient", "scaling"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

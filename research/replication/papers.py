@@ -248,6 +248,10 @@ CLAIMS = (
     ),
     Claim("Lin 2017", "the penalty between rows helps", "structured", ("structured-free",)),
     Claim("Lin 2017", "several rows beat one", "structured", ("structured-one",)),
+    Claim("Shen 2021", "as good as softmax (by a point)", "efficient-attention", ("linear-transformer-softmax",), 1),
+    Claim("Choromanski 2021", "as good as softmax (by a point)", "performer", ("linear-transformer-softmax",), 1),
+    Claim("Choromanski 2021", "positive features beat trigonometric ones", "performer", ("performer-trigonometric",)),
+    Claim("Choromanski 2021", "orthogonal features beat independent ones", "performer", ("performer-independent",)),
 )
 
 

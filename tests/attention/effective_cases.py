@@ -5,7 +5,9 @@ from typing import Any
 
 from limelight_models.attention.controls import EqualSums
 from limelight_models.attention.effective.core import Effective
+from limelight_models.zoo.long.efficient import EfficientAttention
 from limelight_models.zoo.long.linear_transformer import LinearAttention
+from limelight_models.zoo.long.performer import Favor
 
 D = 6  # features of a head
 HEADS = 2
@@ -15,4 +17,9 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "equal": lambda: EqualSums(LinearAttention()),
     "linear": LinearAttention,
     "linear, causal": lambda: LinearAttention(causal=True, chunk=4),
+    "efficient": EfficientAttention,
+    "efficient, scaling": lambda: EfficientAttention(scaling=True),
+    "performer": lambda: Favor(d=D, features=20),
+    "performer, causal": lambda: Favor(d=D, features=20, causal=True),
+    "performer, trigonometric": lambda: Favor(d=D, features=20, trigonometric=True),
 }

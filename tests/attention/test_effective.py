@@ -71,6 +71,18 @@ def test_company_and_padding_change_nothing(name: str, counts: tuple[int, int], 
         assert count == longest or weights[row, :, :count, count:].abs().max() == 0
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if made(name).causal and hasattr(made(name), "step")])
+@few
+@given(count=lengths)
+def test_token_by_token_is_as_all_at_once(name: str, count: int) -> None:
+    attention: Any = made(name)
+    query, key, value = tensors(count)
+    wanted, left = attention.context_vectors(query, key, value), None
+    for token in range(count):
+        found, left = attention.step(*(each[:, :, token, None] for each in (query, key, value)), left)
+        torch.testing.assert_close(found, wanted[:, :, token, None], atol=1e-9, rtol=1e-9)
+
+
 @each
 def test_a_query_with_no_key_gets_nothing_and_what_does_not_fit_is_refused(name: str) -> None:
     attention, (query, key, value) = made(name), tensors(5)

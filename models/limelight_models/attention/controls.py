@@ -128,7 +128,7 @@ class EqualSums(KernelSums):
         super().__init__(causal=attention.causal)
         self.attention = attention
 
-    def features(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    def features(self, query: Tensor, key: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         return torch.ones_like(query[..., :1]), torch.ones_like(key[..., :1])
 
 

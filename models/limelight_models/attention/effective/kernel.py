@@ -17,31 +17,58 @@ class Features(NamedTuple):
     key: Tensor
 
 
+class Sums(NamedTuple):
+    """Σ φ(k) vᵀ [batch, head, m, d_v] and Σ φ(k) [batch, head, m, 1] of the tokens so far."""
+
+    values: Tensor
+    keys: Tensor
+
+
 class KernelSums(Effective[Features]):
     """Attention by a kernel κ(q, k) = φ(q)ᵀ φ(k) (Katharopoulos et al. 2020, eq. 4 to 6 and 9 to 12).
 
     c_i = φ(q_i)ᵀ S / φ(q_i)ᵀ z,  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j);  a_ij = φ(q_i)ᵀ φ(k_j) / φ(q_i)ᵀ z
 
-    causal: both sums are over j ≤ i. A subclass gives φ in `features`. A query whose kernel values sum to nothing (or,
-    with signed features, to less) keeps them undivided.
+    causal: both sums are over j ≤ i, and can be made token by token (`step`). A subclass gives φ in `features`. A query
+    whose kernel values sum to nothing keeps them undivided.
+
+    divides: whether sums are divided by φ(q_i)ᵀ z; without, the weights are φ(q_i)ᵀ φ(k_j).
 
     Shapes: as `Effective`.
     """
+
+    divides = True
 
     def __init__(self, *, causal: bool = False, chunk: int = CHUNK) -> None:
         super().__init__(causal=causal)
         self.chunk = chunk
 
-    def features(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """φ(q) and φ(k). Shapes: [batch, head, position, d] -> [batch, head, position, m]."""
+    def features(self, query: Tensor, key: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """φ(q) and φ(k); what φ says of keys that the mask leaves out is not read, and must be finite.
+
+        Shapes: query, key [batch, head, position, d], mask boolean [batch, 1, key, 1] -> [batch, head, position, m].
+        """
         raise NotImplementedError
 
     def prepare(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Features:
-        asked, kept = self.features(query, key)
-        return Features(asked, kept if mask is None else kept * mask.transpose(-2, -1))
+        mask = None if mask is None else mask.transpose(-2, -1)
+        asked, kept = self.features(query, key, mask)
+        return Features(asked, kept if mask is None else kept * mask)
+
+    def step(self, query: Tensor, key: Tensor, value: Tensor, before: Sums | None = None) -> tuple[Tensor, Sums]:
+        """Context vectors of the next token of causal attention, from the sums before it, in time that does not grow.
+
+        Shapes: query, key, value [batch, head, 1, d] -> context vectors [batch, head, 1, d_v], the sums with the token.
+        """
+        asked, kept = self.features(query, key, None)
+        kept = kept.transpose(-2, -1)
+        now = Sums(kept @ value, kept)
+        now = now if before is None else Sums(before.values + now.values, before.keys + now.keys)
+        found = asked @ now.values
+        return divided(found, asked @ now.keys) if self.divides else found, now
 
     def sums(self, prepared: Features, value: Tensor) -> Tensor:
-        if not self.normalised:
+        if not self.divides:
             return self.summed(prepared, value)
         counted = torch.cat([value, torch.ones_like(value[..., :1])], -1)  # sums of keys are those of values that are 1
         found = self.summed(prepared, counted)
@@ -57,12 +84,12 @@ class KernelSums(Effective[Features]):
         found = prepared.query[:, :, index] @ prepared.key.transpose(-2, -1)
         if self.causal:
             found = found * (index.unsqueeze(-1) >= torch.arange(found.shape[-1], device=index.device))
-        return divided(found, found.sum(-1, keepdim=True)) if self.normalised else found
+        return divided(found, found.sum(-1, keepdim=True)) if self.divides else found
 
 
 def divided(found: Tensor, total: Tensor) -> Tensor:
-    """Sums over their total, where that is positive."""
-    return found / torch.where(total > 0, total, torch.ones_like(total))
+    """Sums over their total, where that is not 0."""
+    return found / torch.where(total == 0, torch.ones_like(total), total)
 
 
 def causal_sums(query: Tensor, key: Tensor, value: Tensor, chunk: int) -> Tensor:

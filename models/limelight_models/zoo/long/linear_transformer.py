@@ -19,7 +19,7 @@ class LinearAttention(KernelSums):
     Shapes: as `KernelSums`.
     """
 
-    def features(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    def features(self, query: Tensor, key: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         return elu_plus_one(query), elu_plus_one(key)
 
 

@@ -1,0 +1,39 @@
+"""Random features estimate the kernel that they are drawn for, the better the more there are."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+
+from limelight_models.attention.effective.kernel import KernelSums
+from limelight_models.zoo.long.performer import Favor, gaussian, orthogonal
+from tests.attention.effective_cases import D
+from tests.attention.test_effective import tensors
+
+MANY = 20_000
+
+
+@pytest.mark.parametrize(
+    "made",
+    [partial(Favor, **kind) for kind in ({}, {"independent": True}, {"trigonometric": True}, {"causal": True})],
+)
+def test_many_features_come_near_the_softmax(made: Callable[..., KernelSums]) -> None:
+    torch.manual_seed(0)
+    attention, (query, key, _) = made(d=D, features=MANY).double(), tensors(9)
+    query, key = query / 2, key / 2  # the estimate's variance grows with the exponential of the scores
+    scores = query @ key.transpose(-2, -1) / D**0.5
+    if attention.causal:
+        scores = scores.masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf)
+    torch.testing.assert_close(attention(query, key)[1], scores.softmax(-1), atol=0.02, rtol=0)
+
+
+def test_orthogonal_directions_are_so_block_by_block_and_as_long_as_independent_ones() -> None:
+    torch.manual_seed(0)
+    block, other, rest = orthogonal(2 * D + 2, D).split((D, D, 2))
+    for each in (block, other, rest):
+        products = each @ each.T
+        torch.testing.assert_close(products, products.diag().diag(), atol=1e-5, rtol=0)
+    lengths = [made(6000, D).norm(dim=-1) for made in (orthogonal, gaussian)]
+    assert lengths[0].std().item() == pytest.approx(lengths[1].std().item(), rel=0.05)
+    assert lengths[0].mean().item() == pytest.approx(lengths[1].mean().item(), rel=0.01)

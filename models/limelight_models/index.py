@@ -72,6 +72,8 @@ ZOO = {
     "xcit": Entry("M17", "vision.xcit", "local"),
     "minilm": Entry("P22", "vision.minilm", "alone"),
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax"),
+    "linformer": Entry("M3", "long.linformer", "shared"),
+    "nystromformer": Entry("M11", "long.nystromformer", "plain"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

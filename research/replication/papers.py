@@ -248,6 +248,21 @@ CLAIMS = (
     ),
     Claim("Lin 2017", "the penalty between rows helps", "structured", ("structured-free",)),
     Claim("Lin 2017", "several rows beat one", "structured", ("structured-one",)),
+    Claim(
+        "Wang 2020",
+        "projected keys and values are no worse than all (by a point)",
+        "linformer",
+        ("linear-transformer-softmax",),
+        1,
+    ),
+    Claim("Wang 2020", "one projection of both is no worse (by a point)", "linformer-shared", ("linformer",), 1),
+    Claim(
+        "Xiong 2021",
+        "landmarks are no worse than softmax over all (by a point)",
+        "nystromformer",
+        ("linear-transformer-softmax",),
+        1,
+    ),
 )
 
 

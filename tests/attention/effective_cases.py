@@ -6,6 +6,8 @@ from typing import Any
 from limelight_models.attention.controls import EqualSums
 from limelight_models.attention.effective.core import Effective
 from limelight_models.zoo.long.linear_transformer import LinearAttention
+from limelight_models.zoo.long.linformer import LinformerAttention
+from limelight_models.zoo.long.nystromformer import NystromAttention
 
 D = 6  # features of a head
 HEADS = 2
@@ -15,4 +17,8 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "equal": lambda: EqualSums(LinearAttention()),
     "linear": LinearAttention,
     "linear, causal": lambda: LinearAttention(causal=True, chunk=4),
+    "linformer": lambda: LinformerAttention(places=40, k=4),
+    "linformer, shared": lambda: LinformerAttention(places=40, k=4, shared=True),
+    "nystrom": lambda: NystromAttention(heads=HEADS, landmarks=5),
+    "nystrom, convolved": lambda: NystromAttention(heads=HEADS, landmarks=5, kernel=3),
 }

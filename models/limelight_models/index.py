@@ -74,6 +74,7 @@ ZOO = {
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax"),
     "linformer": Entry("M3", "long.linformer", "shared"),
     "nystromformer": Entry("M11", "long.nystromformer", "plain"),
+    "set-transformer": Entry("M9", "latents.set_transformer", "whole mean"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

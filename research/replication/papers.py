@@ -263,6 +263,14 @@ CLAIMS = (
         ("linear-transformer-softmax",),
         1,
     ),
+    Claim(
+        "Lee 2019",
+        "a set through points is judged as well as whole (by a point)",
+        "set-transformer",
+        ("set-transformer-whole",),
+        1,
+    ),
+    Claim("Lee 2019", "a trained seed pools better than an average", "set-transformer", ("set-transformer-mean",)),
 )
 
 

@@ -75,6 +75,7 @@ ZOO = {
     "linformer": Entry("M3", "long.linformer", "shared"),
     "nystromformer": Entry("M11", "long.nystromformer", "plain"),
     "set-transformer": Entry("M9", "latents.set_transformer", "whole mean"),
+    "luna": Entry("M15", "latents.luna", "tied"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

@@ -271,6 +271,13 @@ CLAIMS = (
         1,
     ),
     Claim("Lee 2019", "a trained seed pools better than an average", "set-transformer", ("set-transformer-mean",)),
+    Claim(
+        "Ma 2021",
+        "a pack that tokens read is no worse than softmax over all (by a point)",
+        "luna",
+        ("linear-transformer-softmax",),
+        1,
+    ),
 )
 
 

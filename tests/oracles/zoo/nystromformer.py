@@ -1,4 +1,4 @@
-"""Xiong et al. (2021): landmarks eq. 11, attention eq. 13, the inverse eq. 14, and the convolution of Fig. 2."""
+"""Xiong et al. (2021): §3: landmarks, attention and the inverse; the convolution of Fig. 2."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Lee et al. (2019): eq. 6–7 (MAB), 8 (SAB), 9–10 (ISAB), 11–12 (pooling)."""
+"""Lee et al. (2019): eq. 6–7 (MAB), 8 (SAB), 9–10 (ISAB), 11 (pooling)."""
 
 from typing import Any
 

@@ -62,7 +62,7 @@ class Induced(nn.Module):
 class SetTransformer(Network):
     """Text -> classes, whatever the order of its tokens, with what points and tokens look at.
 
-    pooled = MAB(S, rFF(Z)) of one seed S (eq. 11–12);  y = W pooled + b
+    pooled = MAB(S, rFF(Z)) of one seed S (eq. 11);  y = W pooled + b
 
     Shapes: token_ids int64 [batch, token], token_mask bool of the same -> logits [batch, class], maps
         `encoder.<layer>.inward` [batch, head, point, token], `encoder.<layer>.outward` [batch, head, token, point],

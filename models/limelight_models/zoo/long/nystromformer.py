@@ -1,6 +1,6 @@
 """Nyströmformer, M11 (Xiong et al. 2021): softmax's matrix from those of a few landmarks, by the method of Nyström.
 
-Fig. 2 of the paper. Landmarks are means of segments (eq. 11). Lengths vary here, where the paper pads to a multiple of
+Fig. 2 of the paper. Landmarks are means of segments. Lengths vary here, where the paper pads to a multiple of
 the number of landmarks: a text's own tokens make the segments, and one of fewer tokens has as many landmarks as tokens.
 """
 
@@ -15,7 +15,7 @@ from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, 
 
 
 class NystromAttention(LatentSums):
-    """softmax(Q K̃ᵀ / √d) Z* softmax(Q̃ Kᵀ / √d) V (eq. 13), and a convolution of V beside it (Fig. 2)
+    """softmax(Q K̃ᵀ / √d) Z* softmax(Q̃ Kᵀ / √d) V (§3), and a convolution of V beside it (Fig. 2).
 
     Z* is a pseudo-inverse of softmax(Q̃ K̃ᵀ / √d), of landmarks Q̃, K̃. kernel: places of the convolution, an odd number,
     whose weights are those of a head (0 for none). It is a sum of values too: the effective map has its weights.
@@ -57,7 +57,7 @@ class NystromAttention(LatentSums):
 
 
 def pseudo_inverse(weights: Tensor, steps: int = 6) -> Tensor:
-    """Approach the Moore–Penrose inverse of weights that sum to 1, by products alone (eq. 14; Razavi et al. 2014).
+    """Approach the Moore–Penrose inverse of weights that sum to 1, by products alone (§3; Razavi et al. 2014).
 
     Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z))),  Z₀ = Aᵀ / (‖A‖₁ ‖A‖∞), where ‖A‖∞ = 1
 

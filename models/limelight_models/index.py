@@ -74,6 +74,10 @@ ZOO = {
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax"),
     "performer": Entry("M5", "long.performer", "causal independent trigonometric"),
     "efficient-attention": Entry("R10", "long.efficient", "scaling"),
+    "linformer": Entry("M3", "long.linformer", "shared"),
+    "nystromformer": Entry("M11", "long.nystromformer", "plain"),
+    "set-transformer": Entry("M9", "latents.set_transformer", "whole mean"),
+    "luna": Entry("M15", "latents.luna", "tied"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

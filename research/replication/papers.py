@@ -252,6 +252,36 @@ CLAIMS = (
     Claim("Choromanski 2021", "as good as softmax (by a point)", "performer", ("linear-transformer-softmax",), 1),
     Claim("Choromanski 2021", "positive features beat trigonometric ones", "performer", ("performer-trigonometric",)),
     Claim("Choromanski 2021", "orthogonal features beat independent ones", "performer", ("performer-independent",)),
+    Claim(
+        "Wang 2020",
+        "projected keys and values are no worse than all (by a point)",
+        "linformer",
+        ("linear-transformer-softmax",),
+        1,
+    ),
+    Claim("Wang 2020", "one projection of both is no worse (by a point)", "linformer-shared", ("linformer",), 1),
+    Claim(
+        "Xiong 2021",
+        "landmarks are no worse than softmax over all (by a point)",
+        "nystromformer",
+        ("linear-transformer-softmax",),
+        1,
+    ),
+    Claim(
+        "Lee 2019",
+        "a set through points is judged as well as whole (by a point)",
+        "set-transformer",
+        ("set-transformer-whole",),
+        1,
+    ),
+    Claim("Lee 2019", "a trained seed pools better than an average", "set-transformer", ("set-transformer-mean",)),
+    Claim(
+        "Ma 2021",
+        "a pack that tokens read is no worse than softmax over all (by a point)",
+        "luna",
+        ("linear-transformer-softmax",),
+        1,
+    ),
 )
 
 

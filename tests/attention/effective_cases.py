@@ -8,6 +8,8 @@ from limelight_models.attention.effective.core import Effective
 from limelight_models.zoo.long.efficient import EfficientAttention
 from limelight_models.zoo.long.linear_transformer import LinearAttention
 from limelight_models.zoo.long.performer import Favor
+from limelight_models.zoo.long.linformer import LinformerAttention
+from limelight_models.zoo.long.nystromformer import NystromAttention
 
 D = 6  # features of a head
 HEADS = 2
@@ -22,4 +24,8 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "performer": lambda: Favor(d=D, features=20),
     "performer, causal": lambda: Favor(d=D, features=20, causal=True),
     "performer, trigonometric": lambda: Favor(d=D, features=20, trigonometric=True),
+    "linformer": lambda: LinformerAttention(places=40, k=4),
+    "linformer, shared": lambda: LinformerAttention(places=40, k=4, shared=True),
+    "nystrom": lambda: NystromAttention(heads=HEADS, landmarks=5),
+    "nystrom, convolved": lambda: NystromAttention(heads=HEADS, landmarks=5, kernel=3),
 }

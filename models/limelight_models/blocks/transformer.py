@@ -71,10 +71,11 @@ class PostNormLayer(AroundAttention, nn.Module):
     """Self-attention, then the position-wise network, with norms behind (Vaswani et al. 2017, Fig. 1, left).
 
     attention: called as `MultiHead`; by default one of so many heads, with scaled dot products. act: of the
-    position-wise network; BERT's is `nn.GELU` (Devlin et al. 2019, §3).
+    position-wise network; BERT's is `nn.GELU` (Devlin et al. 2019, §3). source: what is attended to in the place of
+    the features themselves.
 
-    Shapes: features [batch, position, d_model], mask bool [batch, position] -> the same, weights [batch, head,
-        position, position].
+    Shapes: features [batch, position, d_model], mask bool [batch, key] or of four axes, source [batch, key, d_model] ->
+        as features, weights [batch, head, position, key].
     """
 
     def __init__(
@@ -97,8 +98,11 @@ class PostNormLayer(AroundAttention, nn.Module):
             AddAndNorm(d_model=d_model, dropout=dropout, epsilon=epsilon) for _ in range(2)
         )
 
-    def forward(self, features: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        attended, weights = self.attention(features, features, mask=over_keys(mask))
+    def forward(
+        self, features: Tensor, mask: Tensor | None = None, source: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        mask = over_keys(mask) if mask is None or mask.dim() == 2 else mask
+        attended, weights = self.attention(features, features if source is None else source, mask=mask)
         features = self.after_attention(features, attended)
         return self.after_hidden(features, self.hidden(features)), weights
 

@@ -55,16 +55,26 @@ class LongEncoder(Network):
         self.embedding = nn.Embedding(config.vocabulary, d_model, padding_idx=0)
         self.before = nn.Linear(d_model, d_model, bias=False)
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = nn.ModuleList(
-            PostNormLayer(
-                d_model=d_model,
-                d_hidden=config.d_hidden,
-                dropout=config.dropout,
-                attention=MultiHead(attention=config.attention(), d_model=d_model, heads=config.heads),
-            )
-            for _ in range(config.layers)
-        )
+        self.layers = nn.ModuleList(self.layer() for _ in range(config.layers))
         self.classify = nn.Linear(d_model, config.classes)
+
+    def layer(self) -> nn.Module:
+        """A layer, untrained."""
+        return PostNormLayer(
+            d_model=self.config.d_model,
+            d_hidden=self.config.d_hidden,
+            dropout=self.config.dropout,
+            attention=MultiHead(
+                attention=self.config.attention(), d_model=self.config.d_model, heads=self.config.heads
+            ),
+        )
+
+    def encode(self, features: Tensor, mask: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Features [batch, token, d_model] of the last layer, and the maps of all."""
+        maps: dict[str, Tensor] = {}
+        for number, layer in enumerate(self.layers):
+            features, maps[f"encoder.{number}.self"] = layer(features, mask)
+        return features, maps
 
     def forward(self, **tensors: Tensor) -> Answer:
         ids, mask = tensors["token_ids"], tensors["token_mask"]
@@ -72,9 +82,7 @@ class LongEncoder(Network):
         before = torch.cat([torch.zeros_like(tokens[:, :1]), tokens[:, :-1]], 1)
         position = torch.arange(ids.shape[1], device=ids.device)
         features = self.dropout(tokens + self.before(before) + places(position, tokens))
-        maps: dict[str, Tensor] = {}
-        for number, layer in enumerate(self.layers):
-            features, maps[f"encoder.{number}.self"] = layer(features, mask)
+        features, maps = self.encode(features, mask)
         last = (mask.sum(1) - 1).clamp(min=0)
         return Answer({"logits": self.classify(features[torch.arange(ids.shape[0], device=ids.device), last])}, maps)
 

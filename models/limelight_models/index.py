@@ -72,6 +72,7 @@ ZOO = {
     "xcit": Entry("M17", "vision.xcit", "local"),
     "minilm": Entry("P22", "vision.minilm", "alone"),
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax"),
+    "bigbird": Entry("M8", "long.bigbird", "window random"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

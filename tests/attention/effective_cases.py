@@ -5,6 +5,7 @@ from typing import Any
 
 from limelight_models.attention.controls import EqualSums
 from limelight_models.attention.effective.core import Effective
+from limelight_models.zoo.long.bigbird import SparseGraph
 from limelight_models.zoo.long.linear_transformer import LinearAttention
 
 D = 6  # features of a head
@@ -15,4 +16,5 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "equal": lambda: EqualSums(LinearAttention()),
     "linear": LinearAttention,
     "linear, causal": lambda: LinearAttention(causal=True, chunk=4),
+    "bigbird": lambda: SparseGraph(heads=HEADS, tokens=40, block=2, window=1, global_=1, random=2),
 }

@@ -78,6 +78,7 @@ ZOO = {
     "nystromformer": Entry("M11", "long.nystromformer", "plain"),
     "set-transformer": Entry("M9", "latents.set_transformer", "whole mean"),
     "luna": Entry("M15", "latents.luna", "tied"),
+    "bigbird": Entry("M8", "long.bigbird", "window random"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

@@ -6,6 +6,7 @@ from typing import Any
 from limelight_models.attention.controls import EqualSums
 from limelight_models.attention.effective.core import Effective
 from limelight_models.zoo.long.efficient import EfficientAttention
+from limelight_models.zoo.long.bigbird import SparseGraph
 from limelight_models.zoo.long.linear_transformer import LinearAttention
 from limelight_models.zoo.long.performer import Favor
 from limelight_models.zoo.long.linformer import LinformerAttention
@@ -28,4 +29,5 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "linformer, shared": lambda: LinformerAttention(places=40, k=4, shared=True),
     "nystrom": lambda: NystromAttention(heads=HEADS, landmarks=5),
     "nystrom, convolved": lambda: NystromAttention(heads=HEADS, landmarks=5, kernel=3),
+    "bigbird": lambda: SparseGraph(heads=HEADS, tokens=40, block=2, window=1, global_=1, random=2),
 }

@@ -32,3 +32,29 @@ def test_nystromformer_is_that_of_transformers() -> None:
     found, weights = ours(query, key, value)
     torch.testing.assert_close(found.transpose(1, 2).flatten(2), wanted, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close((weights @ value).transpose(1, 2).flatten(2), wanted, atol=1e-5, rtol=1e-4)
+from limelight_models.zoo.long.bigbird import SparseGraph
+
+
+def test_bigbird_is_that_of_transformers() -> None:
+    """Of the same random blocks, where padding fills the last block: theirs is global as well."""
+    library = pytest.importorskip("transformers.models.big_bird.modeling_big_bird")
+    from transformers import BigBirdConfig
+
+    block, blocks, heads, d = 4, 9, 2, 8
+    torch.manual_seed(0)
+    ours = SparseGraph(heads=heads, tokens=block * blocks, block=block, window=1, global_=1, random=2)
+    some = ours.some(torch.arange(blocks).unsqueeze(-1), torch.tensor(blocks - 1).reshape(1, 1, 1, 1))
+    config = BigBirdConfig(hidden_size=heads * d, num_attention_heads=heads, block_size=block, num_random_blocks=2)
+    theirs = library.BigBirdBlockSparseAttention(config).eval()
+    theirs._bigbird_block_rand_mask_with_head = lambda **_: some[0, :, 1:-1].numpy()
+    mask = (torch.arange(block * blocks) < block * (blocks - 1)).float()[None]
+    to_blocked, band, from_mask, to_mask = library.BigBirdModel.create_masks_for_block_sparse_attn(mask, block)
+    features = 3 * torch.randn(1, block * blocks, heads * d)
+    wanted, their_weights = theirs(features, band, from_mask, to_mask, to_blocked, to_blocked)
+    query, key, value = (
+        each(features).unflatten(-1, (heads, d)).transpose(1, 2) for each in (theirs.query, theirs.key, theirs.value)
+    )
+    found, weights = ours(query, key, value, mask.bool()[None, None])
+    there = slice(0, block * (blocks - 1))
+    torch.testing.assert_close(found.transpose(1, 2).flatten(2)[:, there], wanted[:, there], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(weights[:, :, there], their_weights[:, :, there], atol=1e-5, rtol=1e-4)

@@ -55,7 +55,7 @@ class Effective(nn.Module, ABC, Generic[P]):
         """Properties of its weights."""
         return (Weights(normalised=self.normalised, signed=self.signed),)
 
-    def allowed(self, index: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    def allowed(self, prepared: P, index: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
         """Keys that the queries `index` may attend to, broadcastable to [batch, head, row, key]."""
         if not self.causal:
             return key.new_ones((1, 1, 1, key.shape[2]), dtype=torch.bool) if mask is None else mask
@@ -74,7 +74,7 @@ class Effective(nn.Module, ABC, Generic[P]):
         prepared = self._prepared(query, key, value, mask)
         index = asked_queries(query)
         weights = self.rows(prepared, index)
-        return marked_effective(self.sums(prepared, value), weights, value, self.allowed(index, key, mask))
+        return marked_effective(self.sums(prepared, value), weights, value, self.allowed(prepared, index, key, mask))
 
     def context_vectors(
         self,

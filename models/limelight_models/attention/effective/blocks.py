@@ -1,0 +1,128 @@
+"""Softmax over chosen keys: queries in blocks, each of which reads a list of positions."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from limelight_models.attention.alignment import softmax
+from limelight_models.attention.effective.core import Effective
+from limelight_models.attention.effective.kernel import in_chunks
+
+
+class Lists(NamedTuple):
+    """Which queries stand in a block, and which keys they read; INT64 positions.
+
+    asked [batch or 1, head or 1, block, place]: each query once, where `home` finds it; other places may repeat one.
+    home [batch or 1, head or 1, query]: where a query stands in `asked`, its last two axes taken as one.
+    read [batch or 1, head or 1, block, slot]: no position twice in a block, -1 for none.
+    """
+
+    asked: Tensor
+    home: Tensor
+    read: Tensor
+
+
+class Blocked(NamedTuple):
+    """Queries and keys [batch, head, position, d], their lists, and the mask of keys [batch, 1, 1, key]."""
+
+    query: Tensor
+    key: Tensor
+    lists: Lists
+    mask: Tensor | None
+
+
+class Blocks(Effective[Blocked]):
+    """Scaled dot products with the keys of a query's list alone.
+
+    c_i = Σ_{j ∈ S_i} softmax_{j ∈ S_i}(q_iᵀ k_j / √d) v_j
+
+    S_i holds the keys that the block of i reads (`lists`, which a subclass gives), of which `within` may leave some
+    out. Cost grows with the places of all blocks times their slots; a row costs as many dot products as there are keys.
+
+    whole: how many queries, the first ones, read every key.
+
+    Shapes: as `Effective`.
+    """
+
+    def __init__(self, *, causal: bool = False, whole: int = 0) -> None:
+        super().__init__(causal=causal)
+        self.whole = whole
+
+    def lists(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Lists:
+        """Blocks of queries, and what each reads."""
+        raise NotImplementedError
+
+    def within(self, query: Tensor, key: Tensor) -> Tensor:
+        """Whether queries at these positions, INT64, attend to keys at these, which their blocks read."""
+        return query >= key if self.causal else (query == query) & (key == key)
+
+    def prepare(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Blocked:
+        return Blocked(query, key, self.lists(query, key, mask), mask)
+
+    def sums(self, prepared: Blocked, value: Tensor) -> Tensor:
+        query, key, (asked, home, read), mask = prepared
+        allowed = (read >= 0).unsqueeze(-2) & self.within(asked.unsqueeze(-1), read.unsqueeze(-2))
+        if mask is not None:
+            allowed = allowed & gathered(mask.transpose(-2, -1), read).transpose(-2, -1)
+        scores = scaled(gathered(query, asked)) @ gathered(key, read).transpose(
+            -2, -1
+        )  # [batch, head, block, place, slot]
+        found = gathered((softmax(scores, allowed) @ gathered(value, read)).flatten(2, 3), home)
+        if not self.whole:
+            return found
+        place = torch.arange(query.shape[2], device=query.device)
+        first = torch.arange(self.whole, device=query.device).clamp(max=query.shape[2] - 1)
+        all_read = self.rows(prepared, first) @ value
+        return torch.where(place.unsqueeze(-1) < self.whole, all_read[:, :, place.clamp(max=self.whole - 1)], found)
+
+    def rows(self, prepared: Blocked, index: Tensor) -> Tensor:
+        scores = scaled(prepared.query[:, :, index]) @ prepared.key.transpose(-2, -1)
+        return softmax(scores, self.allowed(prepared, index, prepared.key, prepared.mask))
+
+    def allowed(self, prepared: Blocked, index: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+        asked, home, read = prepared.lists
+        count = key.shape[2]
+        read = gathered(read, home[:, :, index] // asked.shape[-1])  # [batch or 1, head or 1, row, slot]
+        nowhere = (read[..., :1] < -1) & (
+            torch.arange(count + 1, device=key.device) < 0
+        )  # an export knows no row count
+        listed = nowhere.scatter(-1, torch.where(read < 0, count, read), True)[..., :count]
+        place = index.unsqueeze(-1)
+        found = (listed | (place < self.whole)) & self.within(place, torch.arange(count, device=key.device))
+        return found if mask is None else found & mask
+
+
+def scaled(query: Tensor) -> Tensor:
+    """q / √d, whose products with keys are scores."""
+    return query * query.shape[-1] ** -0.5
+
+
+def gathered(sequence: Tensor, places: Tensor) -> Tensor:
+    """Rows of a sequence by one gather: any row where a place is below 0.
+
+    Shapes: sequence [batch, head, position, d], places INT64 [batch or 1, head or 1, …] -> [batch, head, …, d].
+    """
+    batch, heads, count = sequence.shape[:3]
+    batches, head = (torch.arange(size, device=places.device) for size in (batch, heads))
+    begin = (batches.unsqueeze(-1) * heads + head) * count
+    return sequence.flatten(0, 2)[places.clamp(min=0) + begin[(..., *[None] * (places.dim() - 2))]]
+
+
+def of_blocks(sequence: Tensor, size: int, chosen: Tensor) -> Lists:
+    """Lists of queries that stand in a row in blocks of one size, as their keys do.
+
+    Shapes: sequence [batch, head, position, d]; chosen INT64 [batch or 1, head or 1, block, slot], the blocks of keys
+        that a block reads, each once: below 0, or behind the end, for none.
+    """
+    count = sequence.shape[2]
+    asked, _ = in_chunks(sequence, size)
+    read = (chosen.unsqueeze(-1) * size + torch.arange(size, device=chosen.device)).flatten(-2)
+    home = torch.arange(count, device=chosen.device)
+    return Lists(asked[None, None], home[None, None], torch.where((read < 0) | (read >= count), -1, read))
+
+
+def around(sequence: Tensor, size: int, before: int, after: int) -> Tensor:
+    """The blocks around each, so many before and after: INT64 [block, slot], some of which there are not."""
+    blocks = torch.arange((sequence.shape[2] + size - 1) // size, device=sequence.device)
+    return blocks.unsqueeze(-1) + torch.arange(-before, after + 1, device=sequence.device)

@@ -30,6 +30,7 @@ from limelight_models.index import ZOO, recipe
 from limelight_models.network import Network
 from limelight_models.training.batches import Batches
 from limelight_models.training.runs import load_run, read_run
+from limelight_models.zoo.long.encoder import LongConfig
 from research.replication.tables import percent, with_tables, written
 
 RESULTS = Path(__file__).parent / "records" / "long_texts.json.xz"
@@ -63,7 +64,7 @@ print(json.dumps({"seconds": alone, "row": asked / alone, "kib": peak}))
 
 def names() -> list[str]:
     """Models of long texts, softmax first."""
-    return [SOFTMAX, *(name for name, entry in ZOO.items() if entry.module.startswith("long."))]
+    return [SOFTMAX, *(name for name in ZOO if issubclass(recipe(name).config, LongConfig))]
 
 
 def untrained(name: str) -> tuple[Network, Any]:

@@ -76,6 +76,7 @@ ZOO = {
     "nystromformer": Entry("M11", "long.nystromformer", "plain"),
     "set-transformer": Entry("M9", "latents.set_transformer", "whole mean"),
     "luna": Entry("M15", "latents.luna", "tied"),
+    "perceiver": Entry("L20", "latents.perceiver", "apart once"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

@@ -278,6 +278,8 @@ CLAIMS = (
         ("linear-transformer-softmax",),
         1,
     ),
+    Claim("Jaegle 2021", "asking the picture again beats one look", "perceiver", ("perceiver-once",)),
+    Claim("Jaegle 2021", "rounds that share weights beat those of their own", "perceiver", ("perceiver-apart",)),
 )
 
 

@@ -79,6 +79,7 @@ ZOO = {
     "set-transformer": Entry("M9", "latents.set_transformer", "whole mean"),
     "luna": Entry("M15", "latents.luna", "tied"),
     "bigbird": Entry("M8", "long.bigbird", "window random"),
+    "perceiver": Entry("L20", "latents.perceiver", "apart once"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

@@ -289,6 +289,8 @@ CLAIMS = (
         ("bigbird-window",),
     ),
     Claim("Zaheer 2020", "as good as full attention (by a point)", "bigbird", ("linear-transformer-softmax",), 1),
+    Claim("Jaegle 2021", "asking the picture again beats one look", "perceiver", ("perceiver-once",)),
+    Claim("Jaegle 2021", "rounds that share weights beat those of their own", "perceiver", ("perceiver-apart",)),
 )
 
 

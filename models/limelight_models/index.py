@@ -73,6 +73,7 @@ ZOO = {
     "minilm": Entry("P22", "vision.minilm", "alone"),
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax"),
     "bigbird": Entry("M8", "long.bigbird", "window random"),
+    "sparse-transformer": Entry("M1", "long.sparse_transformer", "strided local"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

@@ -5,8 +5,10 @@ from typing import Any
 
 from limelight_models.attention.controls import EqualSums
 from limelight_models.attention.effective.core import Effective
+from limelight_models.attention.effective.groups import HeadGroups
 from limelight_models.zoo.long.bigbird import SparseGraph
 from limelight_models.zoo.long.linear_transformer import LinearAttention
+from limelight_models.zoo.long.sparse_transformer import Column, Fixed, Row
 
 D = 6  # features of a head
 HEADS = 2
@@ -17,4 +19,6 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "linear": LinearAttention,
     "linear, causal": lambda: LinearAttention(causal=True, chunk=4),
     "bigbird": lambda: SparseGraph(heads=HEADS, tokens=40, block=2, window=1, global_=1, random=2),
+    "sparse, strided": lambda: HeadGroups([Row(3), Column(3)]),
+    "sparse, fixed": lambda: Fixed(4, 2),
 }

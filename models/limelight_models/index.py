@@ -80,6 +80,7 @@ ZOO = {
     "luna": Entry("M15", "latents.luna", "tied"),
     "bigbird": Entry("M8", "long.bigbird", "window random"),
     "perceiver": Entry("L20", "latents.perceiver", "apart once"),
+    "sparse-transformer": Entry("M1", "long.sparse_transformer", "strided local"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

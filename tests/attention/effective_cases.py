@@ -11,6 +11,10 @@ from limelight_models.zoo.long.linear_transformer import LinearAttention
 from limelight_models.zoo.long.performer import Favor
 from limelight_models.zoo.long.linformer import LinformerAttention
 from limelight_models.zoo.long.nystromformer import NystromAttention
+from limelight_models.attention.effective.groups import HeadGroups
+from limelight_models.zoo.long.bigbird import SparseGraph
+from limelight_models.zoo.long.linear_transformer import LinearAttention
+from limelight_models.zoo.long.sparse_transformer import Column, Fixed, Row
 
 D = 6  # features of a head
 HEADS = 2
@@ -30,4 +34,6 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "nystrom": lambda: NystromAttention(heads=HEADS, landmarks=5),
     "nystrom, convolved": lambda: NystromAttention(heads=HEADS, landmarks=5, kernel=3),
     "bigbird": lambda: SparseGraph(heads=HEADS, tokens=40, block=2, window=1, global_=1, random=2),
+    "sparse, strided": lambda: HeadGroups([Row(3), Column(3)]),
+    "sparse, fixed": lambda: Fixed(4, 2),
 }

@@ -7,13 +7,12 @@ from torch import Tensor
 
 from limelight_models.attention.alignment import softmax
 from limelight_models.attention.effective.core import Effective
-from limelight_models.attention.effective.kernel import in_chunks
 
 
 class Lists(NamedTuple):
     """Which queries stand in a block, and which keys they read; INT64 positions.
 
-    asked [batch or 1, head or 1, block, place]: each query once, where `home` finds it; other places may repeat one.
+    asked [batch or 1, head or 1, block, place]: each query once, where `home` finds it; others stand for none.
     home [batch or 1, head or 1, query]: where a query stands in `asked`, its last two axes taken as one.
     read [batch or 1, head or 1, block, slot]: no position twice in a block, -1 for none.
     """
@@ -99,14 +98,24 @@ def scaled(query: Tensor) -> Tensor:
 
 
 def gathered(sequence: Tensor, places: Tensor) -> Tensor:
-    """Rows of a sequence by one gather: any row where a place is below 0.
+    """Rows of a sequence by one gather: any row for a place that is not in it.
 
     Shapes: sequence [batch, head, position, d], places INT64 [batch or 1, head or 1, …] -> [batch, head, …, d].
     """
     batch, heads, count = sequence.shape[:3]
     batches, head = (torch.arange(size, device=places.device) for size in (batch, heads))
     begin = (batches.unsqueeze(-1) * heads + head) * count
-    return sequence.flatten(0, 2)[places.clamp(min=0) + begin[(..., *[None] * (places.dim() - 2))]]
+    return sequence.flatten(0, 2)[places.clamp(0, count - 1) + begin[(..., *[None] * (places.dim() - 2))]]
+
+
+def in_blocks(sequence: Tensor, size: int) -> Tensor:
+    """Positions of [batch, head, position, …] in blocks of one size, the last of which is spare: INT64 [block, place].
+
+    Behind the end there are positions that are not. An export takes an axis of one block, which a short sequence would
+    have without the spare one, for one that is always so short.
+    """
+    blocks = torch.arange((sequence.shape[2] + size - 1) // size + 1, device=sequence.device)
+    return blocks.unsqueeze(-1) * size + torch.arange(size, device=sequence.device)
 
 
 def of_blocks(sequence: Tensor, size: int, chosen: Tensor) -> Lists:
@@ -115,14 +124,17 @@ def of_blocks(sequence: Tensor, size: int, chosen: Tensor) -> Lists:
     Shapes: sequence [batch, head, position, d]; chosen INT64 [batch or 1, head or 1, block, slot], the blocks of keys
         that a block reads, each once: below 0, or behind the end, for none.
     """
-    count = sequence.shape[2]
-    asked, _ = in_chunks(sequence, size)
+    home = torch.arange(sequence.shape[2], device=chosen.device)
     read = (chosen.unsqueeze(-1) * size + torch.arange(size, device=chosen.device)).flatten(-2)
-    home = torch.arange(count, device=chosen.device)
-    return Lists(asked[None, None], home[None, None], torch.where((read < 0) | (read >= count), -1, read))
+    return Lists(in_blocks(sequence, size)[None, None], home[None, None], there(sequence, read))
+
+
+def there(sequence: Tensor, places: Tensor) -> Tensor:
+    """Places of a sequence [batch, head, position, …], -1 for those before and behind it."""
+    return torch.where(places < sequence.shape[2], places, -1).clamp(min=-1)
 
 
 def around(sequence: Tensor, size: int, before: int, after: int) -> Tensor:
     """The blocks around each, so many before and after: INT64 [block, slot], some of which there are not."""
-    blocks = torch.arange((sequence.shape[2] + size - 1) // size, device=sequence.device)
-    return blocks.unsqueeze(-1) + torch.arange(-before, after + 1, device=sequence.device)
+    own = in_blocks(sequence, size)[:, :1] // size
+    return own + torch.arange(-before, after + 1, device=sequence.device)

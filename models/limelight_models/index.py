@@ -71,7 +71,9 @@ ZOO = {
     "deit": Entry("L7", "vision.deit", "soft label"),
     "xcit": Entry("M17", "vision.xcit", "local"),
     "minilm": Entry("P22", "vision.minilm", "alone"),
-    "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax"),
+    "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax softmax-causal"),
+    "mamba-2": Entry("T9", "long.mamba", "fixed"),
+    "gated-deltanet": Entry("T4", "long.gated_deltanet", "ungated kimi"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

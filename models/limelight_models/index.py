@@ -81,6 +81,9 @@ ZOO = {
     "bigbird": Entry("M8", "long.bigbird", "window random"),
     "perceiver": Entry("L20", "latents.perceiver", "apart once"),
     "sparse-transformer": Entry("M1", "long.sparse_transformer", "strided local"),
+    "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax softmax-causal"),
+    "mamba-2": Entry("T9", "long.mamba", "fixed"),
+    "gated-deltanet": Entry("T4", "long.gated_deltanet", "ungated kimi"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

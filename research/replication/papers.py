@@ -303,6 +303,25 @@ CLAIMS = (
         "sparse-transformer",
         ("linear-transformer-softmax",),
         1,
+    Claim("Dao 2024", "fading as each token says beats fading alike", "mamba-2", ("mamba-2-fixed",)),
+    Claim(
+        "Dao 2024",
+        "recalls as well as softmax does (by a point)",
+        "mamba-2",
+        ("linear-transformer-softmax-causal",),
+        1,
+    ),
+    Claim(
+        "Yang 2024",
+        "a gate helps the delta rule (perplexity 16.42 beside 17.71)",
+        "gated-deltanet",
+        ("gated-deltanet-ungated",),
+    ),
+    Claim(
+        "Yang 2024",
+        "the delta rule helps a state that fades (perplexity 16.42 beside Mamba-2's 16.56)",
+        "gated-deltanet",
+        ("mamba-2",),
     ),
 )
 

@@ -15,9 +15,27 @@ from limelight_models.attention.effective.groups import HeadGroups
 from limelight_models.zoo.long.bigbird import SparseGraph
 from limelight_models.zoo.long.linear_transformer import LinearAttention
 from limelight_models.zoo.long.sparse_transformer import Column, Fixed, Row
+from limelight_models.attention.effective.recurrence import Recurrence
+from limelight_models.zoo.long.gated_deltanet import GatedDelta
+from limelight_models.zoo.long.linear_transformer import LinearAttention
+from limelight_models.zoo.long.mamba import StateSpace
 
 D = 6  # features of a head
 HEADS = 2
+
+
+def gated(attention: Effective[Any], d_k: int, gates: int) -> Effective[Any]:
+    """Of queries and keys so many features are read, and behind those of keys so many gates."""
+    made = attention.prepare
+    attention.prepare = lambda q, k, mask: made(q[..., :d_k], k[..., : d_k + gates], mask)  # type: ignore[method-assign]
+    return attention
+
+
+def chunked(attention: Recurrence[Any]) -> Recurrence[Any]:
+    """In chunks of 4."""
+    attention.chunk = 4
+    return attention
+
 
 # Makes one; a chunk of 4 lets short sequences have several.
 CASES: Mapping[str, Callable[[], Effective[Any]]] = {
@@ -36,4 +54,8 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "bigbird": lambda: SparseGraph(heads=HEADS, tokens=40, block=2, window=1, global_=1, random=2),
     "sparse, strided": lambda: HeadGroups([Row(3), Column(3)]),
     "sparse, fixed": lambda: Fixed(4, 2),
+    "mamba-2": lambda: gated(chunked(StateSpace(heads=HEADS)), 5, 1),
+    "gated deltanet": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=1)), 4, 2),
+    "gated deltanet, ungated": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=0)), 5, 1),
+    "gated deltanet, kimi": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=2)), 2, 3),
 }

@@ -58,3 +58,53 @@ def test_bigbird_is_that_of_transformers() -> None:
     there = slice(0, block * (blocks - 1))
     torch.testing.assert_close(found.transpose(1, 2).flatten(2)[:, there], wanted[:, there], atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(weights[:, :, there], their_weights[:, :, there], atol=1e-5, rtol=1e-4)
+"""Attention without a matrix beside other people's code of the same papers."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from limelight_models.zoo.long.gated_deltanet import GatedDelta
+from limelight_models.zoo.long.mamba import Mixer
+
+
+def test_the_gated_delta_rule_is_that_of_transformers() -> None:
+    theirs = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(2, 3, 150, 8) for _ in range(3))
+    key, gates = normalize(key, dim=-1), torch.randn(2, 3, 150, 2)
+    ours = GatedDelta(heads=3, decays=1).requires_grad_(False)
+    _, _, strength, decay = ours.tokens(query, torch.cat([key, gates], -1))
+
+    def turned(tensor: Tensor) -> Tensor:
+        return tensor.transpose(1, 2)
+
+    given = [turned(each) for each in (query, key, value, decay.squeeze(-1), strength.squeeze(-1))]
+    found, weights = ours(query, torch.cat([key, gates], -1), value)
+    for rule in (theirs.torch_recurrent_gated_delta_rule, theirs.torch_chunk_gated_delta_rule):
+        wanted, _ = rule(*given, initial_state=None, output_final_state=False)
+        torch.testing.assert_close(found, turned(wanted) * 8**0.5, atol=1e-5, rtol=1e-4)  # it scales queries itself
+    torch.testing.assert_close(weights @ value, found, atol=1e-5, rtol=1e-4)
+
+
+def test_mamba_2_is_that_of_transformers() -> None:
+    theirs = pytest.importorskip("transformers.models.mamba2.modeling_mamba2")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 12, "num_heads": 3, "head_dim": 8, "state_size": 5, "n_groups": 1, "num_hidden_layers": 1}
+    block = theirs.Mamba2Mixer(theirs.Mamba2Config(**sizes, expand=2, conv_kernel=4, chunk_size=16), 0).eval()
+    block.D.data = torch.randn(3)
+    ours = Mixer(d_model=12, heads=3, d_head=8, d_state=5, selective=True)
+    maps = (ours.z_map, ours.x_map[0], ours.b_map[0], ours.c_map[0], ours.step_map)
+    for each, weight in zip(maps, block.in_proj.weight.split([24, 24, 5, 5, 3]), strict=True):
+        each.weight.data = weight
+    convolved = (each.split([24, 5, 5]) for each in (block.conv1d.weight, block.conv1d.bias))
+    for each, weight, bias in zip((ours.x_map, ours.b_map, ours.c_map), *convolved, strict=True):
+        each[1].convolution.weight.data, each[1].convolution.bias.data = weight, bias
+    ours.attention.steps.log_a.data, ours.attention.steps.bias.data = (
+        each.reshape(3, 1, 1) for each in (block.A_log, block.dt_bias)
+    )
+    ours.skip.data, ours.norm.weight.data, ours.merge.weight.data = block.D, block.norm.weight, block.out_proj.weight
+    u = torch.randn(2, 150, 12)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(u)[0], block(u), atol=1e-5, rtol=1e-4)

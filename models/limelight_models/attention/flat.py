@@ -63,9 +63,9 @@ def rows_of(weights: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def over_keys(mask: Tensor | None) -> Tensor | None:
-    """A mask of positions as a mask of keys: [batch, key] -> [batch, 1, 1, key]."""
-    if mask is None:
-        return None
+    """A mask of positions as a mask of keys: [batch, key] -> [batch, 1, 1, key]; one of four axes stays as it is."""
+    if mask is None or mask.dim() == 4:
+        return mask
     require_axes(mask, "mask", "batch, key")
     return mask[:, None, None, :]
 

@@ -88,22 +88,60 @@ def both_ways(encoder: Any, inputs: Array) -> Array:
     return np.concatenate([lstm(encoder.onward, inputs), lstm(encoder.reverse, inputs[::-1])[::-1]], -1)
 
 
-def long_encoder(network: Any, tensors: Tensors, attend: Any) -> dict[str, Array]:
-    """A Transformer's encoder of a text, read at its last token, whose tokens are embedded with those before them.
+def rms_norm(layer: Any, x: Array) -> Array:
+    """x / √(mean x² + ε), scaled (Zhang & Sennrich 2019)."""
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + layer.eps) * array(layer.weight)
 
-    attend(attention, q, k, v): a layer's attention of one instance, whose tensors are [head, token, d_head]; it gives
-    the weights [head, token, token], which are multiplied by v here.
+
+def silu(x: Array) -> Array:
+    """x σ(x)."""
+    return x * sigmoid(x)
+
+
+def short_convolution(layer: Any, x: Array) -> Array:
+    """silu(Σ_k w_k x_{t-K+1+k} + b), feature by feature: of rows x, each with those before it."""
+    w, b = array(layer.convolution.weight)[:, 0].T, array(layer.convolution.bias)
+    before = np.concatenate([np.zeros((len(w) - 1, x.shape[1])), x])
+    return silu(np.array([(w * before[t : t + len(w)]).sum(0) + b for t in range(len(x))]))
+
+
+def long_layers(network: Any, tensors: Tensors, run: Any) -> dict[str, Array]:
+    """Layers over a text, read at its last token, whose tokens are embedded with those before them.
+
+    run(layer, x): a layer of one instance: what it gives of rows x, and its weights [head, token, token].
     """
     tokens = array(network.embedding.weight)[tensors["token_ids"]]
     x = tokens + linear(network.before, np.concatenate([np.zeros_like(tokens[:1]), tokens[:-1]]))
-    x, maps = x + sines(range(len(x)), x.shape[1]), {}
+    x, maps = x + sines(range(len(x)), x.shape[1]) * network.config.placed, {}
     for number, layer in enumerate(network.layers):
-        own = layer.attention
-        q, k, v = (
-            np.stack(np.split(linear(each, x), own.heads, -1)) for each in (own.query_map, own.key_map, own.value_map)
-        )
-        maps[f"encoder.{number}.self"] = weights = attend(own.attention, q, k, v)
-        x = layernorm(layer.after_attention.norm, x + linear(own.merge, np.concatenate([*(weights @ v)], -1)))
-        hidden = linear(layer.hidden[2], relu(linear(layer.hidden[0], x)))
-        x = layernorm(layer.after_hidden.norm, x + hidden)
+        x, maps[f"encoder.{number}.self"] = run(layer, x)
     return {"logits": linear(network.classify, x[-1]), **maps}
+
+
+def post_norm(layer: Any, x: Array, attended: Array) -> Array:
+    """A Transformer's layer behind its attention (Vaswani et al. 2017, Fig. 1, left)."""
+    x = layernorm(layer.after_attention.norm, x + attended)
+    return layernorm(layer.after_hidden.norm, x + linear(layer.hidden[2], relu(linear(layer.hidden[0], x))))
+
+
+def split(layer: Any, x: Array, heads: int) -> Array:
+    """W x + b in heads: [head, token, d_head]."""
+    return np.stack(np.split(linear(layer, x), heads, -1))
+
+
+def long_encoder(network: Any, tensors: Tensors, attend: Any) -> dict[str, Array]:
+    """A Transformer's encoder of a text (`long_layers`).
+
+    attend(attention, q, k, v): a layer's attention of one instance, whose tensors are [head, token, d_head]; it gives
+    the weights [head, token, token], which are multiplied by v here. Where tokens have gates, k is [k; g].
+    """
+
+    def run(layer: Any, x: Array) -> tuple[Array, Array]:
+        own = layer.attention
+        q, k, v = (split(each, x, own.heads) for each in (own.query_map, own.key_map, own.value_map))
+        if hasattr(own, "gate_map"):
+            k = np.concatenate([k, split(own.gate_map, x, own.heads)], -1)
+        weights = attend(own.attention, q, k, v)
+        return post_norm(layer, x, linear(own.merge, np.concatenate([*(weights @ v)], -1))), weights
+
+    return long_layers(network, tensors, run)

@@ -16,7 +16,8 @@ def phi(x: Array) -> Array:
 def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
     def attend(attention: Any, q: Array, k: Array, v: Array) -> Array:
         if network.config.softmax:
-            return softmax(q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1]))
+            scores = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
+            return softmax(np.where(np.tri(len(scores[0])) > 0, scores, -np.inf) if network.config.causal else scores)
         similar = phi(q) @ phi(k).transpose(0, 2, 1)
         similar = np.tril(similar) if network.config.causal else similar
         return similar / similar.sum(-1, keepdims=True)

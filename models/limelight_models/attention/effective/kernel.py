@@ -106,14 +106,14 @@ def causal_sums(query: Tensor, key: Tensor, value: Tensor, chunk: int) -> Tensor
     return out_of_chunks(query @ before + own, count)
 
 
-def in_chunks(sequence: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
-    """Cut the positions of [batch, head, position, …] into chunks.
+def in_chunks(sequence: Tensor, chunk: int, *, spare: int = 0) -> tuple[Tensor, Tensor]:
+    """Cut the positions of [batch, head, position, …] into chunks, so many empty ones behind.
 
     Returns: INT64 and BOOL [chunk, place]: which position stands there, and whether one does. The last ones of the last
         chunk repeat the last position where none is left.
     """
     count = sequence.shape[2]
-    chunks = torch.arange((count + chunk - 1) // chunk, device=sequence.device)
+    chunks = torch.arange((count + chunk - 1) // chunk + spare, device=sequence.device)
     places = chunks.unsqueeze(-1) * chunk + torch.arange(chunk, device=sequence.device)
     return places.clamp(max=count - 1), places < count
 

@@ -28,6 +28,9 @@ class LunaConfig(LongConfig):
     def attention(self) -> Attention:
         return Attention(score=ScaledDot())
 
+    def layer(self, number: int) -> nn.Module:
+        return LunaLayer(self)
+
     def projected(self) -> MultiHead:
         """Attn(X, C) = softmax(X W_Q (C W_K)ᵀ / √d) C W_V in heads, merged; tied, W_V is W_K."""
         made = MultiHead(attention=self.attention(), d_model=self.d_model, heads=self.heads)
@@ -79,9 +82,6 @@ class Luna(LongEncoder):
     def __init__(self, config: LunaConfig) -> None:
         super().__init__(config)
         self.second = LearnedQuery(d_q=config.d_model, count=config.packed)
-
-    def layer(self) -> nn.Module:
-        return LunaLayer(self.config)
 
     def encode(self, features: Tensor, mask: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         pack = self.second(features).squeeze(1)

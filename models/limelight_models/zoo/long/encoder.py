@@ -6,7 +6,7 @@ of two (as of Arora et al. 2024, §3), so that a layer can look for what stood b
 
 from abc import abstractmethod
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -31,15 +31,31 @@ class LongConfig(TextSizes):
     dropout: float = 0.1
     max_tokens: int = 16_384
     max_characters: int = 200_000
+    placed: ClassVar[bool] = True  # tokens are told their places
 
     @property
     def d_head(self) -> int:
         """Features of a head."""
         return self.d_model // self.heads
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether a mask lets a token look at itself and those before it alone."""
+        return False
+
     @abstractmethod
     def attention(self) -> Attention | Effective[Any]:
         """Attention of a layer, whose tensors are [batch, head, token, d_head]."""
+
+    def multi_head(self, number: int) -> MultiHead:
+        """The same with its heads' maps, of a layer's number, from 0."""
+        return MultiHead(attention=self.attention(), d_model=self.d_model, heads=self.heads)
+
+    def layer(self, number: int) -> nn.Module:
+        """A layer, counted from 0: called with features and a mask, it gives features and weights, which it `makes`."""
+        return PostNormLayer(
+            d_model=self.d_model, d_hidden=self.d_hidden, dropout=self.dropout, attention=self.multi_head(number)
+        )
 
 
 class LongEncoder(Network):
@@ -55,25 +71,17 @@ class LongEncoder(Network):
         self.embedding = nn.Embedding(config.vocabulary, d_model, padding_idx=0)
         self.before = nn.Linear(d_model, d_model, bias=False)
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = nn.ModuleList(self.layer() for _ in range(config.layers))
+        self.layers = nn.ModuleList(config.layer(number) for number in range(config.layers))
         self.classify = nn.Linear(d_model, config.classes)
-
-    def layer(self) -> nn.Module:
-        """A layer, untrained."""
-        return PostNormLayer(
-            d_model=self.config.d_model,
-            d_hidden=self.config.d_hidden,
-            dropout=self.config.dropout,
-            attention=MultiHead(
-                attention=self.config.attention(), d_model=self.config.d_model, heads=self.config.heads
-            ),
-        )
 
     def encode(self, features: Tensor, mask: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Features [batch, token, d_model] of the last layer, and the maps of all."""
-        maps: dict[str, Tensor] = {}
+        looks, maps = mask[:, None, None], dict[str, Tensor]()
+        if self.config.looks_back:
+            position = torch.arange(mask.shape[1], device=mask.device)
+            looks = looks & (position.unsqueeze(-1) >= position)
         for number, layer in enumerate(self.layers):
-            features, maps[f"encoder.{number}.self"] = layer(features, mask)
+            features, maps[f"encoder.{number}.self"] = layer(features, looks)
         return features, maps
 
     def forward(self, **tensors: Tensor) -> Answer:
@@ -81,7 +89,8 @@ class LongEncoder(Network):
         tokens = self.embedding(ids)
         before = torch.cat([torch.zeros_like(tokens[:, :1]), tokens[:, :-1]], 1)
         position = torch.arange(ids.shape[1], device=ids.device)
-        features = self.dropout(tokens + self.before(before) + places(position, tokens))
+        read = tokens + self.before(before)
+        features = self.dropout(read + places(position, tokens) if self.config.placed else read)
         features, maps = self.encode(features, mask)
         last = (mask.sum(1) - 1).clamp(min=0)
         return Answer({"logits": self.classify(features[torch.arange(ids.shape[0], device=ids.device), last])}, maps)

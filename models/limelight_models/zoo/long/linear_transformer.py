@@ -29,6 +29,10 @@ class LinearConfig(LongConfig):
     causal: bool = False
     softmax: bool = False
 
+    @property
+    def looks_back(self) -> bool:
+        return self.softmax and self.causal
+
     def attention(self) -> Attention | LinearAttention:
         return Attention(score=ScaledDot()) if self.softmax else LinearAttention(causal=self.causal)
 
@@ -53,5 +57,6 @@ PRESETS = presets(
 
 LINEAR_TRANSFORMER = classifying_texts(LinearConfig, LongEncoder, card, PRESETS, builtin=builtin)
 LINEAR_TRANSFORMER_CAUSAL = LINEAR_TRANSFORMER.changed(causal=True)
-# What the paper and all others of this package are compared with.
+# What the paper and all others of this package are compared with; those that look back, with the second.
 LINEAR_TRANSFORMER_SOFTMAX = LINEAR_TRANSFORMER.changed(softmax=True)
+LINEAR_TRANSFORMER_SOFTMAX_CAUSAL = LINEAR_TRANSFORMER_SOFTMAX.changed(causal=True)

@@ -74,6 +74,7 @@ ZOO = {
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax"),
     "performer": Entry("M5", "long.performer", "causal independent trigonometric"),
     "efficient-attention": Entry("R10", "long.efficient", "scaling"),
+    "random-features": Entry("M10", "long.random_features", "causal gated"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

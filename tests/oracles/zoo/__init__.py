@@ -92,7 +92,8 @@ def long_encoder(network: Any, tensors: Tensors, attend: Any) -> dict[str, Array
     """A Transformer's encoder of a text, read at its last token, whose tokens are embedded with those before them.
 
     attend(attention, q, k, v): a layer's attention of one instance, whose tensors are [head, token, d_head]; it gives
-    the weights [head, token, token], which are multiplied by v here.
+    the weights [head, token, token], which are multiplied by v here. Where tokens have gates, what a gate says is the
+    last feature of k.
     """
     tokens = array(network.embedding.weight)[tensors["token_ids"]]
     x = tokens + linear(network.before, np.concatenate([np.zeros_like(tokens[:1]), tokens[:-1]]))
@@ -102,6 +103,8 @@ def long_encoder(network: Any, tensors: Tensors, attend: Any) -> dict[str, Array
         q, k, v = (
             np.stack(np.split(linear(each, x), own.heads, -1)) for each in (own.query_map, own.key_map, own.value_map)
         )
+        if hasattr(own, "gate_map"):
+            k = np.concatenate([k, linear(own.gate_map, x).T[..., None]], -1)
         maps[f"encoder.{number}.self"] = weights = attend(own.attention, q, k, v)
         x = layernorm(layer.after_attention.norm, x + linear(own.merge, np.concatenate([*(weights @ v)], -1)))
         hidden = linear(layer.hidden[2], relu(linear(layer.hidden[0], x)))

@@ -41,6 +41,10 @@ class LongConfig(TextSizes):
     def attention(self) -> Attention | Effective[Any]:
         """Attention of a layer, whose tensors are [batch, head, token, d_head]."""
 
+    def multi_head(self) -> MultiHead:
+        """The same with its heads' maps."""
+        return MultiHead(attention=self.attention(), d_model=self.d_model, heads=self.heads)
+
 
 class LongEncoder(Network):
     """Text -> classes, with the effective map of every layer.
@@ -60,7 +64,7 @@ class LongEncoder(Network):
                 d_model=d_model,
                 d_hidden=config.d_hidden,
                 dropout=config.dropout,
-                attention=MultiHead(attention=config.attention(), d_model=d_model, heads=config.heads),
+                attention=config.multi_head(),
             )
             for _ in range(config.layers)
         )

@@ -12,10 +12,10 @@ from torch.nn.functional import pad
 from limelight_models.attention import Attention
 from limelight_models.attention.flat import attend, over_keys
 from limelight_models.attention.score import Additive
-from limelight_models.blocks.in_turn import Tensors, in_turn
 from limelight_models.blocks.recurrent import pick
 from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.data import inference, rows
+from limelight_models.in_turn import Tensors, in_turn
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 

@@ -16,12 +16,12 @@ from limelight_models.attention import Attention
 from limelight_models.attention.flat import average
 from limelight_models.attention.queries.pool import SelfAttentivePool
 from limelight_models.attention.score import SelfAttentive
-from limelight_models.blocks.in_turn import Tensors, in_turn
 from limelight_models.cards.by_example import mean
 from limelight_models.cards.card import Metric
 from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.data import docstrings
 from limelight_models.data.dataset import Example
+from limelight_models.in_turn import Tensors, in_turn
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 from limelight_models.tasks.classify import Classify

@@ -84,6 +84,7 @@ ZOO = {
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax softmax-causal"),
     "mamba-2": Entry("T9", "long.mamba", "fixed"),
     "gated-deltanet": Entry("T4", "long.gated_deltanet", "ungated kimi"),
+    "random-features": Entry("M10", "long.random_features", "causal gated"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

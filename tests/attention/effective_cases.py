@@ -19,6 +19,7 @@ from limelight_models.attention.effective.recurrence import Recurrence
 from limelight_models.zoo.long.gated_deltanet import GatedDelta
 from limelight_models.zoo.long.linear_transformer import LinearAttention
 from limelight_models.zoo.long.mamba import StateSpace
+from limelight_models.zoo.long.random_features import GatedRandomFeatureAttention, RandomFeatureAttention
 
 D = 6  # features of a head
 HEADS = 2
@@ -44,6 +45,9 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "linear, causal": lambda: LinearAttention(causal=True, chunk=4),
     "efficient": EfficientAttention,
     "efficient, scaling": lambda: EfficientAttention(scaling=True),
+    "random features": lambda: RandomFeatureAttention(d=D, heads=HEADS, features=40),
+    "random features, causal": lambda: RandomFeatureAttention(d=D, heads=HEADS, features=40, causal=True, chunk=4),
+    "random features, gated": lambda: GatedRandomFeatureAttention(d=D - 1, heads=HEADS, features=40, chunk=4),
     "performer": lambda: Favor(d=D, features=20),
     "performer, causal": lambda: Favor(d=D, features=20, causal=True),
     "performer, trigonometric": lambda: Favor(d=D, features=20, trigonometric=True),

@@ -5,10 +5,12 @@ from functools import partial
 
 import pytest
 import torch
+from torch.nn.functional import cosine_similarity
 
 from limelight_models.attention.effective.kernel import KernelSums
 from limelight_models.zoo.long.performer import Favor, gaussian, orthogonal
-from tests.attention.effective_cases import D
+from limelight_models.zoo.long.random_features import RandomFeatureAttention
+from tests.attention.effective_cases import HEADS, D
 from tests.attention.test_effective import tensors
 
 MANY = 20_000
@@ -26,6 +28,16 @@ def test_many_features_come_near_the_softmax(made: Callable[..., KernelSums]) ->
     if attention.causal:
         scores = scores.masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf)
     torch.testing.assert_close(attention(query, key)[1], scores.softmax(-1), atol=0.02, rtol=0)
+
+
+def test_features_of_unit_vectors_come_near_the_softmax_of_their_cosines() -> None:
+    torch.manual_seed(0)
+    attention, (query, key, _) = RandomFeatureAttention(d=D, heads=HEADS, features=MANY), tensors(9)
+    with torch.no_grad():
+        attention.spread[1] = 0.5
+    cosines = cosine_similarity(query.unsqueeze(3), key.unsqueeze(2), dim=-1)
+    wanted = (cosines * torch.tensor([1.0, 0.25])[:, None, None]).softmax(-1)
+    torch.testing.assert_close(attention.double()(query, key)[1], wanted, atol=0.05, rtol=0)
 
 
 def test_orthogonal_directions_are_so_block_by_block_and_as_long_as_independent_ones() -> None:

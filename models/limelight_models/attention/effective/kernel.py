@@ -6,15 +6,20 @@ import torch
 from torch import Tensor
 
 from limelight_models.attention.effective.core import Effective
+from limelight_models.in_turn import Tensors, in_turn
 
 CHUNK = 128  # queries whose own keys a causal sum compares one by one
 
 
 class Features(NamedTuple):
-    """φ(q) [batch, head, query, m] and φ(k) [batch, head, key, m], zeros for keys that are not there."""
+    """φ(q) [batch, head, query, m] and φ(k) [batch, head, key, m], zeros for keys that are not there.
+
+    fading: log g [batch, head, key] of causal sums that fade: at each token, what was summed before it is times its g.
+    """
 
     query: Tensor
     key: Tensor
+    fading: Tensor | None = None
 
 
 class Sums(NamedTuple):
@@ -65,14 +70,18 @@ class KernelSums(Effective[Features]):
         now = Sums(kept @ value, kept)
         now = now if before is None else Sums(before.values + now.values, before.keys + now.keys)
         found = asked @ now.values
-        return divided(found, asked @ now.keys) if self.divides else found, now
+        return self.divided(found, asked @ now.keys) if self.divides else found, now
 
     def sums(self, prepared: Features, value: Tensor) -> Tensor:
         if not self.divides:
             return self.summed(prepared, value)
         counted = torch.cat([value, torch.ones_like(value[..., :1])], -1)  # sums of keys are those of values that are 1
         found = self.summed(prepared, counted)
-        return divided(found[..., :-1], found[..., -1:])
+        return self.divided(found[..., :-1], found[..., -1:])
+
+    def divided(self, found: Tensor, total: Tensor) -> Tensor:
+        """Sums over φ(q_i)ᵀ z, where that is not 0."""
+        return found / torch.where(total == 0, torch.ones_like(total), total)
 
     def summed(self, prepared: Features, value: Tensor) -> Tensor:
         """φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ [batch, head, query, d_v]."""
@@ -83,27 +92,46 @@ class KernelSums(Effective[Features]):
     def rows(self, prepared: Features, index: Tensor) -> Tensor:
         found = prepared.query[:, :, index] @ prepared.key.transpose(-2, -1)
         if self.causal:
-            found = found * (index.unsqueeze(-1) >= torch.arange(found.shape[-1], device=index.device))
-        return divided(found, found.sum(-1, keepdim=True)) if self.divides else found
+            before = index.unsqueeze(-1) >= torch.arange(found.shape[-1], device=index.device)
+            found = found * before
+            if prepared.fading is not None:
+                fading = prepared.fading.unsqueeze(2) * before  # of a query, of each token up to it
+                found = found * (fading.flip(-1).cumsum(-1).flip(-1) - fading).exp()  # of all tokens behind a key
+        return self.divided(found, found.sum(-1, keepdim=True)) if self.divides else found
 
 
-def divided(found: Tensor, total: Tensor) -> Tensor:
-    """Sums over their total, where that is not 0."""
-    return found / torch.where(total == 0, torch.ones_like(total), total)
-
-
-def causal_sums(query: Tensor, key: Tensor, value: Tensor, chunk: int) -> Tensor:
+def causal_sums(query: Tensor, key: Tensor, fading: Tensor | None, value: Tensor, chunk: int) -> Tensor:
     """Σ_{j ≤ i} (q_iᵀ k_j) v_j, in time that grows with the positions: chunk by chunk, and by sums before each chunk.
 
-    Shapes: query, key [batch, head, position, m], value [batch, head, position, d_v] -> as value.
+    Shapes: query, key [batch, head, position, m], fading [batch, head, position] as `Features` has it, value [batch,
+        head, position, d_v] -> as value.
     """
     count = key.shape[2]
-    places, inside = in_chunks(key, chunk)
+    places, inside = in_chunks(key, chunk, spare=int(fading is not None))  # a loop's exporter has to know of several
     query, key, value = (each[:, :, places] for each in (query, key, value))  # [batch, head, chunk, place, …]
     key = key * inside.unsqueeze(-1)
-    before = before_each((key.transpose(-2, -1) @ value).cumsum(2))
-    own = (query @ key.transpose(-2, -1)).tril() @ value
-    return out_of_chunks(query @ before + own, count)
+    near = query @ key.transpose(-2, -1)
+    if fading is None:
+        before = before_each((key.transpose(-2, -1) @ value).cumsum(2))
+    else:
+        fading = (fading[:, :, places] * inside).cumsum(-1).unsqueeze(-1)  # from a chunk's begin to each place
+        near = near * (fading - fading.transpose(-2, -1)).tril().exp()
+        whole = fading[..., -1:, :]
+        before = faded((key * (whole - fading).exp()).transpose(-2, -1) @ value, whole)
+        query = query * fading.exp()
+    return out_of_chunks(query @ before + near.tril() @ value, count)
+
+
+def faded(sums: Tensor, fading: Tensor) -> Tensor:
+    """Σ of the sums of chunks before each chunk, which fade. Shapes: [batch, head, chunk, m, d] and [..., 1, 1]."""
+
+    def step(left: Tensors, now: Tensor) -> tuple[Tensors, Tensors]:
+        (before,) = left
+        return (before * now[..., -1:].exp() + now[..., :-1],), (before,)
+
+    inputs = torch.cat([sums.flatten(3), fading.flatten(3)], -1).transpose(1, 2)  # [batch, chunk, head, …]
+    (before,) = in_turn(step, (torch.zeros_like(inputs[:, 0, :, :-1]),), inputs)
+    return before.permute(1, 2, 0, 3).unflatten(-1, sums.shape[-2:])
 
 
 def in_chunks(sequence: Tensor, chunk: int, *, spare: int = 0) -> tuple[Tensor, Tensor]:

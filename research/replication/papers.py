@@ -278,6 +278,13 @@ CLAIMS = (
         ("linear-transformer-softmax",),
         1,
     ),
+    Claim(
+        "Lu 2021",
+        "a Gaussian kernel through landmarks is no worse than softmax (by a point)",
+        "soft",
+        ("linear-transformer-softmax",),
+        1,
+    ),
     Claim("Jaegle 2021", "asking the picture again beats one look", "perceiver", ("perceiver-once",)),
     Claim("Jaegle 2021", "rounds that share weights beat those of their own", "perceiver", ("perceiver-apart",)),
 )

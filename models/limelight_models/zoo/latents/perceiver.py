@@ -95,18 +95,19 @@ class Perceiver(Network):
         sizes = {name: getattr(config, name) for name in ("d_model", "heads", "d_hidden", "dropout")}
         self.latents = LearnedQuery(d_q=config.d_model, count=config.latents)
         self.asking = nn.ModuleList(Asking(config) for _ in range(sets))
-        self.thinking = nn.ModuleList(
-            nn.ModuleList(EncoderLayer(**sizes) for _ in range(config.layers)) for _ in range(sets)
-        )
+        self.thinking = nn.ModuleList(EncoderLayer(**sizes) for _ in range(sets * config.layers))
         self.classify = nn.Linear(config.d_model, config.classes)
 
     def rounds(self) -> list[tuple[nn.Module, list[tuple[int, nn.Module]]]]:
         """Of each round, what asks, and what thinks, with its number through all rounds."""
-        made = []
-        for turn in range(self.config.rounds):
-            own, begin = turn if self.config.apart else 0, turn * self.config.layers
-            made.append((self.asking[own], list(enumerate(self.thinking[own], begin))))
-        return made
+        each, own = self.config.layers, len(self.asking)
+        return [
+            (
+                self.asking[turn % own],
+                [(turn * each + number, self.thinking[turn % own * each + number]) for number in range(each)],
+            )
+            for turn in range(self.config.rounds)
+        ]
 
     def forward(self, **tensors: Tensor) -> Answer:
         pixels = cut(tensors["pixels"], self.config.patch)

@@ -22,9 +22,7 @@ from limelight_models.zoo.vision.patched import PatchedConfig
 
 
 class PerceiverConfig(PatchedConfig):
-    """Sizes. latents: their number. rounds: of asking the picture. layers: of latents among themselves in a round.
-    bands: frequencies of places. apart: whether each round has weights of its own.
-    """
+    """Sizes. layers: of latents in a round. bands: frequencies of places. apart: whether rounds have own weights."""
 
     patch: int = 1
     latents: int = 16
@@ -100,14 +98,12 @@ class Perceiver(Network):
 
     def rounds(self) -> list[tuple[nn.Module, list[tuple[int, nn.Module]]]]:
         """Of each round, what asks, and what thinks, with its number through all rounds."""
-        each, own = self.config.layers, len(self.asking)
-        return [
-            (
-                self.asking[turn % own],
-                [(turn * each + number, self.thinking[turn % own * each + number]) for number in range(each)],
-            )
-            for turn in range(self.config.rounds)
-        ]
+        made, each = [], self.config.layers
+        for turn in range(self.config.rounds):
+            own = turn % len(self.asking)
+            thinking = self.thinking[own * each : (own + 1) * each]
+            made.append((self.asking[own], list(enumerate(thinking, turn * each))))
+        return made
 
     def forward(self, **tensors: Tensor) -> Answer:
         pixels = cut(tensors["pixels"], self.config.patch)

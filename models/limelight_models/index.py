@@ -74,6 +74,7 @@ ZOO = {
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax"),
     "linformer": Entry("M3", "long.linformer", "shared"),
     "nystromformer": Entry("M11", "long.nystromformer", "plain"),
+    "skyformer": Entry("M11", "long.skyformer"),
     "soft": Entry("M12", "long.soft"),
     "set-transformer": Entry("M9", "latents.set_transformer", "whole mean"),
     "luna": Entry("M15", "latents.luna", "tied"),

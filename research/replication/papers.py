@@ -279,6 +279,13 @@ CLAIMS = (
         1,
     ),
     Claim(
+        "Chen 2021",
+        "a Gaussian kernel by Nyström is no worse than softmax (by a point)",
+        "skyformer",
+        ("linear-transformer-softmax",),
+        1,
+    ),
+    Claim(
         "Lu 2021",
         "a Gaussian kernel through landmarks is no worse than softmax (by a point)",
         "soft",

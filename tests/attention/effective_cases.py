@@ -8,6 +8,7 @@ from limelight_models.attention.effective.core import Effective
 from limelight_models.zoo.long.linear_transformer import LinearAttention
 from limelight_models.zoo.long.linformer import LinformerAttention
 from limelight_models.zoo.long.nystromformer import NystromAttention
+from limelight_models.zoo.long.skyformer import SkyAttention
 from limelight_models.zoo.long.soft import SoftAttention
 
 D = 6  # features of a head
@@ -22,5 +23,6 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "linformer, shared": lambda: LinformerAttention(places=40, k=4, shared=True),
     "nystrom": lambda: NystromAttention(heads=HEADS, landmarks=5),
     "nystrom, convolved": lambda: NystromAttention(heads=HEADS, landmarks=5, kernel=3),
+    "sky": lambda: SkyAttention(landmarks=6),
     "soft": lambda: SoftAttention(landmarks=5),
 }

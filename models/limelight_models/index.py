@@ -76,6 +76,8 @@ ZOO = {
     "efficient-attention": Entry("R10", "long.efficient", "scaling"),
     "linformer": Entry("M3", "long.linformer", "shared"),
     "nystromformer": Entry("M11", "long.nystromformer", "plain"),
+    "skyformer": Entry("M11", "long.skyformer"),
+    "soft": Entry("M12", "long.soft"),
     "set-transformer": Entry("M9", "latents.set_transformer", "whole mean"),
     "luna": Entry("M15", "latents.luna", "tied"),
     "bigbird": Entry("M8", "long.bigbird", "window random"),

@@ -20,6 +20,8 @@ from limelight_models.zoo.long.gated_deltanet import GatedDelta
 from limelight_models.zoo.long.linear_transformer import LinearAttention
 from limelight_models.zoo.long.mamba import StateSpace
 from limelight_models.zoo.long.random_features import GatedRandomFeatureAttention, RandomFeatureAttention
+from limelight_models.zoo.long.skyformer import SkyAttention
+from limelight_models.zoo.long.soft import SoftAttention
 
 D = 6  # features of a head
 HEADS = 2
@@ -62,4 +64,6 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "gated deltanet": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=1)), 4, 2),
     "gated deltanet, ungated": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=0)), 5, 1),
     "gated deltanet, kimi": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=2)), 2, 3),
+    "sky": lambda: SkyAttention(landmarks=6),
+    "soft": lambda: SoftAttention(landmarks=5),
 }

@@ -39,7 +39,7 @@ def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
         )
         z = z + made
         z = z + linear(ask.hidden[3], gelu(linear(ask.hidden[1], layernorm(ask.hidden[0], z))))
-        for number, layer in enumerate(network.thinking[part]):
+        for number, layer in enumerate(network.thinking[part * config.layers : (part + 1) * config.layers]):
             normed = layernorm(layer.attention_norm, z)
             made, weights = multi_head(layer.attention, normed, normed)
             name = f"latents.{turn * config.layers + number}.self"

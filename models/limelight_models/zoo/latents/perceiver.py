@@ -22,9 +22,7 @@ from limelight_models.zoo.vision.patched import PatchedConfig
 
 
 class PerceiverConfig(PatchedConfig):
-    """Sizes. latents: their number. rounds: of asking the picture. layers: of latents among themselves in a round.
-    bands: frequencies of places. apart: whether each round has weights of its own.
-    """
+    """Sizes. layers: of latents in a round. bands: frequencies of places. apart: whether rounds have own weights."""
 
     patch: int = 1
     latents: int = 16
@@ -95,17 +93,16 @@ class Perceiver(Network):
         sizes = {name: getattr(config, name) for name in ("d_model", "heads", "d_hidden", "dropout")}
         self.latents = LearnedQuery(d_q=config.d_model, count=config.latents)
         self.asking = nn.ModuleList(Asking(config) for _ in range(sets))
-        self.thinking = nn.ModuleList(
-            nn.ModuleList(EncoderLayer(**sizes) for _ in range(config.layers)) for _ in range(sets)
-        )
+        self.thinking = nn.ModuleList(EncoderLayer(**sizes) for _ in range(sets * config.layers))
         self.classify = nn.Linear(config.d_model, config.classes)
 
     def rounds(self) -> list[tuple[nn.Module, list[tuple[int, nn.Module]]]]:
         """Of each round, what asks, and what thinks, with its number through all rounds."""
-        made = []
+        made, each = [], self.config.layers
         for turn in range(self.config.rounds):
-            own, begin = turn if self.config.apart else 0, turn * self.config.layers
-            made.append((self.asking[own], list(enumerate(self.thinking[own], begin))))
+            own = turn % len(self.asking)
+            thinking = self.thinking[own * each : (own + 1) * each]
+            made.append((self.asking[own], list(enumerate(thinking, turn * each))))
         return made
 
     def forward(self, **tensors: Tensor) -> Answer:

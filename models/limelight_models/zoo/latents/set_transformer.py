@@ -16,6 +16,8 @@ from limelight_models.data import docstrings
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
 
+WAYS = ("inward", "outward")
+
 
 class SetConfig(TextSizes):
     """Sizes. points: m. whole: whether the set attends to itself. mean: whether it is averaged, not pooled."""
@@ -95,9 +97,6 @@ class SetTransformer(Network):
         seed = self.seed(elements).squeeze(1)
         pooled, maps["pool"] = self.pool(seed, mask, self.row_wise(elements))
         return Answer({"logits": self.classify(pooled[:, 0])}, maps)
-
-
-WAYS = ("inward", "outward")
 
 
 def card(network: SetTransformer, blueprint: Blueprint[SetConfig]) -> Card:

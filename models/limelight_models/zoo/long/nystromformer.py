@@ -57,15 +57,15 @@ class NystromAttention(LatentSums):
 
 
 def pseudo_inverse(weights: Tensor, steps: int = 6) -> Tensor:
-    """Approach the Moore–Penrose inverse of weights that sum to 1, by products alone (§3; Razavi et al. 2014).
+    """Approach the Moore–Penrose inverse of what is not negative, by products alone (§3; Razavi et al. 2014).
 
-    Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z))),  Z₀ = Aᵀ / (‖A‖₁ ‖A‖∞), where ‖A‖∞ = 1
+    Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z))),  Z₀ = Aᵀ / (‖A‖₁ ‖A‖∞)
 
     Shapes: [batch, head, landmark, landmark] -> the same; rows and columns of zeros stay such.
     """
     one = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
-    largest = weights.sum(-2).amax(-1).clamp(min=1)  # less than 1 only where there are no landmarks
-    found = weights.transpose(-2, -1) / largest[..., None, None]
+    norms = weights.sum(-2).amax(-1) * weights.sum(-1).amax(-1)
+    found = weights.transpose(-2, -1) / torch.where(norms > 0, norms, torch.ones_like(norms))[..., None, None]
     for _ in range(steps):
         both = weights @ found
         found = found @ (13 * one - both @ (15 * one - both @ (7 * one - both))) / 4

@@ -74,6 +74,7 @@ ZOO = {
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax"),
     "bigbird": Entry("M8", "long.bigbird", "window random"),
     "sparse-transformer": Entry("M1", "long.sparse_transformer", "strided local"),
+    "fmmformer": Entry("M14", "long.fmmformer", "one far"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

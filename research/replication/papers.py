@@ -256,6 +256,13 @@ CLAIMS = (
     ),
     Claim("Zaheer 2020", "as good as full attention (by a point)", "bigbird", ("linear-transformer-softmax",), 1),
     Claim(
+        "Nguyen 2021",
+        "better than full attention (60.7 % beside 58.7 % on the Long Range Arena)",
+        "fmmformer",
+        ("linear-transformer-softmax",),
+    ),
+    Claim("Nguyen 2021", "what is near adds to kernels", "fmmformer", ("fmmformer-far",)),
+    Claim(
         "Child 2019",
         "on text, fixed patterns beat strided ones (0.99 bits beside 1.13 on Enwik8)",
         "sparse-transformer",

@@ -92,6 +92,23 @@ class Blocks(Effective[Blocked]):
         return found if mask is None else found & mask
 
 
+class Band(Blocks):
+    """Scaled dot products with the keys at most `band` positions away.
+
+    Shapes: as `Effective`.
+    """
+
+    def __init__(self, band: int) -> None:
+        super().__init__()
+        self.band = band
+
+    def lists(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Lists:
+        return of_blocks(key, self.band, around(key, self.band, 1, 1)[None, None])
+
+    def within(self, query: Tensor, key: Tensor) -> Tensor:
+        return (query - key).abs() <= self.band
+
+
 def scaled(query: Tensor) -> Tensor:
     """q / √d, whose products with keys are scores."""
     return query * query.shape[-1] ** -0.5

@@ -75,6 +75,7 @@ ZOO = {
     "bigbird": Entry("M8", "long.bigbird", "window random"),
     "sparse-transformer": Entry("M1", "long.sparse_transformer", "strided local"),
     "fmmformer": Entry("M14", "long.fmmformer", "one far"),
+    "routing-transformer": Entry("M6", "long.routing_transformer", "local"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

@@ -10,6 +10,7 @@ from limelight_models.attention.effective.groups import HeadGroups
 from limelight_models.zoo.long.bigbird import SparseGraph
 from limelight_models.zoo.long.fmmformer import Blended, FarField
 from limelight_models.zoo.long.linear_transformer import LinearAttention
+from limelight_models.zoo.long.routing_transformer import Routing
 from limelight_models.zoo.long.sparse_transformer import Column, Fixed, Row
 
 D = 6  # features of a head
@@ -24,4 +25,5 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "sparse, strided": lambda: HeadGroups([Row(3), Column(3)]),
     "sparse, fixed": lambda: Fixed(4, 2),
     "fmm": lambda: Blended(near=Band(2), far=[FarField(1), FarField(-1)], heads=HEADS),
+    "routing": lambda: Routing(heads=HEADS, d=D, clusters=3),
 }

@@ -76,6 +76,7 @@ ZOO = {
     "sparse-transformer": Entry("M1", "long.sparse_transformer", "strided local"),
     "fmmformer": Entry("M14", "long.fmmformer", "one far"),
     "routing-transformer": Entry("M6", "long.routing_transformer", "local"),
+    "sinkhorn": Entry("M7", "long.sinkhorn", "sortcut"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

@@ -11,6 +11,7 @@ from limelight_models.zoo.long.bigbird import SparseGraph
 from limelight_models.zoo.long.fmmformer import Blended, FarField
 from limelight_models.zoo.long.linear_transformer import LinearAttention
 from limelight_models.zoo.long.routing_transformer import Routing
+from limelight_models.zoo.long.sinkhorn import Sinkhorn
 from limelight_models.zoo.long.sparse_transformer import Column, Fixed, Row
 
 D = 6  # features of a head
@@ -26,4 +27,6 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "sparse, fixed": lambda: Fixed(4, 2),
     "fmm": lambda: Blended(near=Band(2), far=[FarField(1), FarField(-1)], heads=HEADS),
     "routing": lambda: Routing(heads=HEADS, d=D, clusters=3),
+    "sinkhorn": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3),
+    "sortcut": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3, cut=2),
 }

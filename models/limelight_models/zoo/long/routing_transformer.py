@@ -53,7 +53,7 @@ class Routing(Effective[Clusters]):
 
     def prepare(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Clusters:
         query, key = (layer_norm(each, each.shape[-1:]) for each in (query, key))
-        there = torch.ones_like(key[:, :1, :, :1], dtype=torch.bool).transpose(-2, -1) if mask is None else mask
+        there = key.new_ones((1, 1, 1, key.shape[2]), dtype=torch.bool) if mask is None else mask
         asked, read = (self.nearest(each, there) for each in (query, key))
         if self.training:
             self.learn(query, key, there)

@@ -103,12 +103,10 @@ class Routing(Effective[Clusters]):
         """1 for keys in a cluster [batch, head, cluster, key], for clusters of a query [batch, head, row, cluster]."""
         count = prepared.key.shape[2]
         asked, read = (
-            torch.zeros((*each.shape[:3], count + 1), dtype=prepared.key.dtype, device=each.device).scatter(
-                -1, torch.where(each < 0, count, each), 1.0
-            )[..., :count]
+            prepared.key.new_zeros((*each.shape[:3], count + 1)).scatter(-1, torch.where(each < 0, count, each), 1.0)
             for each in (prepared.asked, prepared.read)
         )
-        return read, asked[..., index].transpose(-2, -1)
+        return read[..., :count], asked[..., index].transpose(-2, -1)
 
     def allowed(self, prepared: Clusters, index: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
         members, belongs = self.members(prepared, index)
@@ -121,11 +119,10 @@ class RoutingConfig(LongConfig):
     window: int = 16
     clusters: int = 16
 
-    def attention(self) -> Band | HeadGroups:
-        near = Band(self.window)
-        if not self.clusters:
-            return near
-        return HeadGroups([near, Routing(heads=self.heads // 2, d=self.d_head, clusters=self.clusters)])
+    def attention(self) -> HeadGroups:
+        near, half = Band(self.window), self.heads // 2
+        routed = [Routing(heads=half, d=self.d_head, clusters=self.clusters)] if self.clusters else []
+        return HeadGroups([near, *routed])
 
 
 def card(network: LongEncoder, blueprint: Blueprint[RoutingConfig]) -> Card:

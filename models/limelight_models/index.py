@@ -87,6 +87,9 @@ ZOO = {
     "mamba-2": Entry("T9", "long.mamba", "fixed"),
     "gated-deltanet": Entry("T4", "long.gated_deltanet", "ungated kimi"),
     "random-features": Entry("M10", "long.random_features", "causal gated"),
+    "fmmformer": Entry("M14", "long.fmmformer", "one far"),
+    "routing-transformer": Entry("M6", "long.routing_transformer", "local"),
+    "sinkhorn": Entry("M7", "long.sinkhorn", "sortcut"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

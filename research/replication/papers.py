@@ -307,6 +307,20 @@ CLAIMS = (
     Claim("Jaegle 2021", "asking the picture again beats one look", "perceiver", ("perceiver-once",)),
     Claim("Jaegle 2021", "rounds that share weights beat those of their own", "perceiver", ("perceiver-apart",)),
     Claim(
+        "Nguyen 2021",
+        "better than full attention (60.7 % beside 58.7 % on the Long Range Arena)",
+        "fmmformer",
+        ("linear-transformer-softmax",),
+    ),
+    Claim("Nguyen 2021", "what is near adds to kernels", "fmmformer", ("fmmformer-far",)),
+    Claim(
+        "Roy 2021",
+        "clusters add to windows (perplexity 15.8 beside 18.3 on WikiText-103)",
+        "routing-transformer",
+        ("routing-transformer-local",),
+    ),
+    Claim("Tay 2020", "sorted blocks add to a window", "sinkhorn", ("routing-transformer-local",)),
+    Claim(
         "Child 2019",
         "on text, fixed patterns beat strided ones (0.99 bits beside 1.13 on Enwik8)",
         "sparse-transformer",

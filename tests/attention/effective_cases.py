@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from limelight_models.attention.controls import EqualSums
+from limelight_models.attention.effective.blocks import Band
 from limelight_models.attention.effective.core import Effective
 from limelight_models.zoo.long.efficient import EfficientAttention
 from limelight_models.zoo.long.bigbird import SparseGraph
@@ -13,7 +14,10 @@ from limelight_models.zoo.long.linformer import LinformerAttention
 from limelight_models.zoo.long.nystromformer import NystromAttention
 from limelight_models.attention.effective.groups import HeadGroups
 from limelight_models.zoo.long.bigbird import SparseGraph
+from limelight_models.zoo.long.fmmformer import Blended, FarField
 from limelight_models.zoo.long.linear_transformer import LinearAttention
+from limelight_models.zoo.long.routing_transformer import Routing
+from limelight_models.zoo.long.sinkhorn import Sinkhorn
 from limelight_models.zoo.long.sparse_transformer import Column, Fixed, Row
 from limelight_models.attention.effective.recurrence import Recurrence
 from limelight_models.zoo.long.gated_deltanet import GatedDelta
@@ -66,4 +70,8 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "gated deltanet, kimi": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=2)), 2, 3),
     "sky": lambda: SkyAttention(landmarks=6),
     "soft": lambda: SoftAttention(landmarks=5),
+    "fmm": lambda: Blended(near=Band(2), far=[FarField(1), FarField(-1)], heads=HEADS),
+    "routing": lambda: Routing(heads=HEADS, d=D, clusters=3),
+    "sinkhorn": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3),
+    "sortcut": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3, cut=2),
 }

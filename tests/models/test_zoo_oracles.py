@@ -14,6 +14,7 @@ import tests.oracles
 import tests.oracles.zoo
 from limelight_models.index import ZOO, published, variants
 from limelight_models.network import Answer
+from limelight_models.zoo.long.routing_transformer import Routing
 from limelight_models.zoo.reading.qanet import EncoderBlock
 from limelight_models.zoo.sentences.diversity import conicity, pairwise_cosine
 from limelight_models.zoo.sentences.structured import redundancy
@@ -94,6 +95,17 @@ def test_a_long_state_hides_from_conicity_that_the_others_are_alike() -> None:
     assert conicity(states * mask.unsqueeze(-1), mask).item() == pytest.approx((1 - 10) / 11)
     assert pairwise_cosine(states, mask).item() == pytest.approx((45 - 10) / 55)
     assert pairwise_cosine(states, mask & (torch.arange(12) < 1)).item() == 0
+
+
+def test_centroids_of_routing_move_towards_what_is_nearest_to_them_in_training_alone() -> None:
+    """Two normalised features are 1 and -1: the query is nearest to the first centroid, the key to the other."""
+    routing = Routing(heads=1, d=2, clusters=2)
+    routing.centroids.copy_(torch.eye(2))
+    query, key = torch.tensor([[[[3.0, 1.0]]]]), torch.tensor([[[[1.0, 3.0]]]])
+    routing.eval().prepare(query, key, None)
+    torch.testing.assert_close(routing.centroids[0], torch.eye(2))
+    routing.train().prepare(query, key, None)
+    torch.testing.assert_close(routing.centroids[0], torch.tensor([[1, -5e-4], [-5e-4, 1]]), atol=1e-6, rtol=0)
 
 
 def test_later_sublayers_of_qanet_are_left_out_more_often() -> None:

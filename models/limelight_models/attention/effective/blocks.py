@@ -64,9 +64,8 @@ class Blocks(Effective[Blocked]):
         allowed = (read >= 0).unsqueeze(-2) & self.within(asked.unsqueeze(-1), read.unsqueeze(-2))
         if mask is not None:
             allowed = allowed & gathered(mask.transpose(-2, -1), read).transpose(-2, -1)
-        scores = scaled(gathered(query, asked)) @ gathered(key, read).transpose(
-            -2, -1
-        )  # [batch, head, block, place, slot]
+        # [batch, head, block, place, slot]
+        scores = scaled(gathered(query, asked)) @ gathered(key, read).transpose(-2, -1)
         found = gathered((softmax(scores, allowed) @ gathered(value, read)).flatten(2, 3), home)
         if not self.whole:
             return found
@@ -83,13 +82,29 @@ class Blocks(Effective[Blocked]):
         asked, home, read = prepared.lists
         count = key.shape[2]
         read = gathered(read, home[:, :, index] // asked.shape[-1])  # [batch or 1, head or 1, row, slot]
-        nowhere = (read[..., :1] < -1) & (
-            torch.arange(count + 1, device=key.device) < 0
-        )  # an export knows no row count
+        # False everywhere, by what is there: an export takes it that there are as many rows as queries.
+        nowhere = (read[..., :1] < -1) & (torch.arange(count + 1, device=key.device) < 0)
         listed = nowhere.scatter(-1, torch.where(read < 0, count, read), True)[..., :count]
         place = index.unsqueeze(-1)
         found = (listed | (place < self.whole)) & self.within(place, torch.arange(count, device=key.device))
         return found if mask is None else found & mask
+
+
+class Band(Blocks):
+    """Scaled dot products with the keys at most `band` positions away.
+
+    Shapes: as `Effective`.
+    """
+
+    def __init__(self, band: int) -> None:
+        super().__init__()
+        self.band = band
+
+    def lists(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Lists:
+        return of_blocks(key, self.band, around(key, self.band, 1, 1)[None, None])
+
+    def within(self, query: Tensor, key: Tensor) -> Tensor:
+        return (query - key).abs() <= self.band
 
 
 def scaled(query: Tensor) -> Tensor:

@@ -74,6 +74,10 @@ ZOO = {
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax softmax-causal"),
     "mamba-2": Entry("T9", "long.mamba", "fixed"),
     "gated-deltanet": Entry("T4", "long.gated_deltanet", "ungated kimi"),
+    "forgetting-transformer": Entry("T8", "long.forgetting", "ungated"),
+    "stick-breaking": Entry("T10", "long.stick_breaking", "softmax"),
+    "differential-transformer": Entry("T2", "long.differential", "softmax"),
+    "gated-attention": Entry("T1", "long.gated_attention", "ungated"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

@@ -78,6 +78,7 @@ ZOO = {
     "stick-breaking": Entry("T10", "long.stick_breaking", "softmax"),
     "differential-transformer": Entry("T2", "long.differential", "softmax"),
     "gated-attention": Entry("T1", "long.gated_attention", "ungated"),
+    "sinks": Entry("T7", "long.sinks", "softmax whole"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

@@ -289,6 +289,9 @@ CLAIMS = (
         "differential-transformer",
         ("differential-transformer-softmax",),
     ),
+    Claim(
+        "Xiao 2023", "with a sink a window serves (no worse than softmax, by a point)", "sinks", ("sinks-softmax",), 1
+    ),
     Claim("Qiu 2025", "gates behind heads help", "gated-attention", ("gated-attention-ungated",)),
 )
 

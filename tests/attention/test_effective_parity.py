@@ -11,6 +11,7 @@ from limelight_models.zoo.long.differential import DifferentialHeads
 from limelight_models.zoo.long.gated_attention import GatedHeads
 from limelight_models.zoo.long.gated_deltanet import GatedDelta
 from limelight_models.zoo.long.mamba import Mixer
+from limelight_models.zoo.long.sinks import Sinks
 
 
 def test_the_gated_delta_rule_is_that_of_transformers() -> None:
@@ -104,3 +105,19 @@ def test_gated_attention_is_that_of_transformers() -> None:
     with torch.no_grad():
         for found, wanted in zip(ours(features, features, mask=allowed), block(features, unmoved, added), strict=True):
             torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-4)
+
+
+def test_sinks_are_those_of_transformers() -> None:
+    theirs = pytest.importorskip("transformers.models.gpt_oss.modeling_gpt_oss")
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(2, 3, 11, 4) for _ in range(3))
+    ours = Attention(score=ScaledDot(), align=Sinks(heads=3, window=0)).requires_grad_(False)
+    assert isinstance(ours.align, Sinks) and ours.align.sink is not None
+    ours.align.sink.normal_()
+    around = nn.Module()
+    around.sinks, around.num_key_value_groups = ours.align.sink.flatten(), 1
+    allowed, added, _ = looking_back(11)
+    wanted, maps = theirs.eager_attention_forward(around.eval(), query, key, value, added, 4**-0.5)
+    found, weights = ours(query, key, value, allowed)
+    torch.testing.assert_close(weights, maps, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(found, wanted.transpose(1, 2), atol=1e-6, rtol=1e-4)

@@ -79,6 +79,7 @@ ZOO = {
     "differential-transformer": Entry("T2", "long.differential", "softmax"),
     "gated-attention": Entry("T1", "long.gated_attention", "ungated"),
     "sinks": Entry("T7", "long.sinks", "softmax whole"),
+    "rotary": Entry("T6", "long.rotary", "bias none"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

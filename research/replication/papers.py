@@ -292,6 +292,7 @@ CLAIMS = (
     Claim(
         "Xiao 2023", "with a sink a window serves (no worse than softmax, by a point)", "sinks", ("sinks-softmax",), 1
     ),
+    Claim("Su 2021", "turning by places beats adding them", "rotary", ("linear-transformer-softmax-causal",)),
     Claim("Qiu 2025", "gates behind heads help", "gated-attention", ("gated-attention-ungated",)),
 )
 

@@ -5,12 +5,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from limelight_models.attention import Attention
+from limelight_models.attention import Attention, Context
 from limelight_models.attention.score import ScaledDot
 from limelight_models.zoo.long.differential import DifferentialHeads
 from limelight_models.zoo.long.gated_attention import GatedHeads
 from limelight_models.zoo.long.gated_deltanet import GatedDelta
 from limelight_models.zoo.long.mamba import Mixer
+from limelight_models.zoo.long.rotary import GroupedHeads, LinearBias
 from limelight_models.zoo.long.sinks import Sinks
 
 
@@ -121,3 +122,28 @@ def test_sinks_are_those_of_transformers() -> None:
     found, weights = ours(query, key, value, allowed)
     torch.testing.assert_close(weights, maps, atol=1e-6, rtol=1e-4)
     torch.testing.assert_close(found, wanted.transpose(1, 2), atol=1e-6, rtol=1e-4)
+
+
+def test_rotary_positions_and_grouped_queries_are_those_of_transformers() -> None:
+    theirs = pytest.importorskip("transformers.models.llama.modeling_llama")
+    torch.manual_seed(0)
+    config = theirs.LlamaConfig(hidden_size=24, num_attention_heads=4, num_key_value_heads=2)
+    config._attn_implementation = "eager"
+    block = theirs.LlamaAttention(config, 0)
+    ours = GroupedHeads(score=ScaledDot(), d_model=24, heads=4, groups=2, rotary=True)
+    maps = (ours.query_map, ours.key_map, ours.value_map, ours.merge)
+    for each, letter in zip(maps, "qkvo", strict=True):
+        each.weight.data = getattr(block, f"{letter}_proj").weight
+    features, (allowed, added, _) = torch.randn(2, 31, 24), looking_back(31)
+    places = theirs.LlamaRotaryEmbedding(config)(features, torch.arange(31)[None])
+    with torch.no_grad():
+        for found, wanted in zip(ours(features, features, mask=allowed), block(features, places, added), strict=True):
+            torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_slopes_of_distances_are_those_of_transformers() -> None:
+    """There keys alone are counted, which softmax does not tell from distances."""
+    theirs = pytest.importorskip("transformers.models.bloom.modeling_bloom")
+    slopes = theirs.build_alibi_tensor(torch.ones(1, 5), 8, torch.float32).reshape(8, 5)
+    ours = LinearBias(heads=8)(torch.zeros(1, 8, 5, 2), torch.zeros(1, 8, 5, 2), Context())
+    torch.testing.assert_close(ours[0, :, 0], slopes)

@@ -45,7 +45,7 @@ WITHOUT_SOFTMAX = {
     "ggru",
     "attention-unet",
     "adaptively-sparse",
-    *LONG - {"forgetting-transformer", "differential-transformer", "gated-attention"},
+    *LONG - {"forgetting-transformer", "differential-transformer", "gated-attention", "rotary"},
 }
 
 

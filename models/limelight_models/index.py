@@ -90,6 +90,12 @@ ZOO = {
     "fmmformer": Entry("M14", "long.fmmformer", "one far"),
     "routing-transformer": Entry("M6", "long.routing_transformer", "local"),
     "sinkhorn": Entry("M7", "long.sinkhorn", "sortcut"),
+    "forgetting-transformer": Entry("T8", "long.forgetting", "ungated"),
+    "stick-breaking": Entry("T10", "long.stick_breaking", "softmax"),
+    "differential-transformer": Entry("T2", "long.differential", "softmax"),
+    "gated-attention": Entry("T1", "long.gated_attention", "ungated"),
+    "sinks": Entry("T7", "long.sinks", "softmax whole"),
+    "rotary": Entry("T6", "long.rotary", "bias none"),
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `limelight_models.recipes.controls` has them

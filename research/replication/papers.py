@@ -352,6 +352,32 @@ CLAIMS = (
         "gated-deltanet",
         ("mamba-2",),
     ),
+    Claim("Lin 2025", "forget gates help", "forgetting-transformer", ("forgetting-transformer-ungated",)),
+    Claim(
+        "Lin 2025",
+        "as good as softmax with positions, without (by a point)",
+        "forgetting-transformer",
+        ("linear-transformer-softmax-causal",),
+        1,
+    ),
+    Claim(
+        "Tan 2024",
+        "a stick replaces positions and softmax (by a point)",
+        "stick-breaking",
+        ("linear-transformer-softmax-causal",),
+        1,
+    ),
+    Claim(
+        "Ye 2024",
+        "the difference of two softmaxes beats one",
+        "differential-transformer",
+        ("differential-transformer-softmax",),
+    ),
+    Claim(
+        "Xiao 2023", "with a sink a window serves (no worse than softmax, by a point)", "sinks", ("sinks-softmax",), 1
+    ),
+    Claim("Su 2021", "turning by places beats adding them", "rotary", ("linear-transformer-softmax-causal",)),
+    Claim("Qiu 2025", "gates behind heads help", "gated-attention", ("gated-attention-ungated",)),
 )
 
 

@@ -93,3 +93,14 @@ def test_a_query_with_no_key_gets_nothing_and_what_does_not_fit_is_refused(name:
         attention(query, key, value, torch.ones(2, 1, 5, 5, dtype=torch.bool))
     with pytest.raises(ShapeError, match="must be"):
         attention(query[0], key, value)
+
+
+def test_many_keys_that_are_alike_lose_nothing_in_single_precision() -> None:
+    """Whose corrections of each other are large numbers that cancel, if they are added up as powers of a matrix."""
+    attention, (query, key, value) = made("gated deltanet"), tensors(600)
+    attention.chunk = 64
+    key[..., :4] = torch.nn.functional.normalize(key[:, :, :1, :4], dim=-1)
+    key[..., 4], key[..., 5] = 4.0, -9.0  # written strongly, and not forgotten
+    exact, found = attention(query, key, value)[0], attention.float()(query.float(), key.float(), value.float())
+    torch.testing.assert_close(found[0].double(), exact, atol=2e-4, rtol=1e-4)
+    torch.testing.assert_close(found[1] @ value.float(), found[0], atol=2e-4, rtol=1e-4)

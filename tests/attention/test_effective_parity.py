@@ -59,14 +59,21 @@ def test_bigbird_is_that_of_transformers() -> None:
     torch.testing.assert_close(found.transpose(1, 2).flatten(2)[:, there], wanted[:, there], atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(weights[:, :, there], their_weights[:, :, there], atol=1e-5, rtol=1e-4)
 """Attention without a matrix beside other people's code of the same papers."""
+"""Rows of long texts beside other people's code of the same papers."""
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from limelight_models.attention import Attention, Context
+from limelight_models.attention.score import ScaledDot
+from limelight_models.zoo.long.differential import DifferentialHeads
+from limelight_models.zoo.long.gated_attention import GatedHeads
 from limelight_models.zoo.long.gated_deltanet import GatedDelta
 from limelight_models.zoo.long.mamba import Mixer
+from limelight_models.zoo.long.rotary import GroupedHeads, LinearBias
+from limelight_models.zoo.long.sinks import Sinks
 
 
 def test_the_gated_delta_rule_is_that_of_transformers() -> None:
@@ -108,3 +115,96 @@ def test_mamba_2_is_that_of_transformers() -> None:
     u = torch.randn(2, 150, 12)
     with torch.no_grad():
         torch.testing.assert_close(ours(u)[0], block(u), atol=1e-5, rtol=1e-4)
+
+
+def looking_back(count: int) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """A causal mask as we have it and as transformers does, and rotations that turn nothing."""
+    allowed = torch.ones(1, 1, count, count, dtype=torch.bool).tril()
+    unmoved = torch.ones(1, count, 4), torch.zeros(1, count, 4)
+    return allowed, torch.zeros(1, 1, count, count).masked_fill(~allowed, -torch.inf), unmoved
+
+
+def test_differential_attention_is_that_of_transformers() -> None:
+    """There the heads of the first softmaxes stand before those of the second, and values are cut likewise."""
+    theirs = pytest.importorskip("transformers.models.diffllama.modeling_diffllama")
+    torch.manual_seed(0)
+    config = theirs.DiffLlamaConfig(hidden_size=24, num_attention_heads=6, num_key_value_heads=6, head_dim=4)
+    config._attn_implementation = "eager"
+    block = theirs.DiffLlamaAttention(config, 2)
+    ours = DifferentialHeads(d_model=24, heads=3, begins=block.lambda_init)
+    for name in ("query", "key", "value"):
+        weight = getattr(block, f"{name[0]}_proj").weight.unflatten(0, (2, 3, 4)).transpose(0, 1).flatten(0, 2)
+        getattr(ours, f"{name}_map").weight.data = weight
+    ours.merge.weight.data = block.o_proj.weight
+    ours.attention.factor.query.data = torch.stack([block.lambda_q1, block.lambda_q2])
+    ours.attention.factor.key.data = torch.stack([block.lambda_k1, block.lambda_k2])
+    ours.norm.eps = config.rms_norm_eps
+    features, (allowed, added, unmoved) = torch.randn(2, 11, 24), looking_back(11)
+    with torch.no_grad():
+        found, weights = ours(features, features, mask=allowed)
+        wanted, maps = block(features, unmoved, added)
+        factor = ours.attention.factor()
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(weights, maps[:, :3] - factor * maps[:, 3:], atol=1e-6, rtol=1e-4)
+
+
+def test_gated_attention_is_that_of_transformers() -> None:
+    """Its queries and gates stand side by side in each head; its norms of queries and keys are left out."""
+    theirs = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
+    torch.manual_seed(0)
+    config = theirs.Qwen3NextConfig(hidden_size=12, num_attention_heads=3, num_key_value_heads=3, head_dim=4)
+    config._attn_implementation = "eager"
+    block = theirs.Qwen3NextAttention(config, 0)
+    block.q_norm, block.k_norm = nn.Identity(), nn.Identity()
+    ours = GatedHeads(attention=Attention(score=ScaledDot()), d_model=12, heads=3)
+    asked, gate = block.q_proj.weight.unflatten(0, (3, 2, 4)).unbind(1)
+    ours.query_map.weight.data, ours.output_map.weight.data = asked.flatten(0, 1), gate.flatten(0, 1)
+    for each, other in ((ours.key_map, "k"), (ours.value_map, "v"), (ours.merge, "o")):
+        each.weight.data = getattr(block, f"{other}_proj").weight
+    for each in (ours.query_map, ours.key_map, ours.value_map, ours.merge):
+        each.bias.data.zero_()
+    features, (allowed, added, unmoved) = torch.randn(2, 11, 12), looking_back(11)
+    with torch.no_grad():
+        for found, wanted in zip(ours(features, features, mask=allowed), block(features, unmoved, added), strict=True):
+            torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-4)
+
+
+def test_sinks_are_those_of_transformers() -> None:
+    theirs = pytest.importorskip("transformers.models.gpt_oss.modeling_gpt_oss")
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(2, 3, 11, 4) for _ in range(3))
+    ours = Attention(score=ScaledDot(), align=Sinks(heads=3, window=0)).requires_grad_(False)
+    assert isinstance(ours.align, Sinks) and ours.align.sink is not None
+    ours.align.sink.normal_()
+    around = nn.Module()
+    around.sinks, around.num_key_value_groups = ours.align.sink.flatten(), 1
+    allowed, added, _ = looking_back(11)
+    wanted, maps = theirs.eager_attention_forward(around.eval(), query, key, value, added, 4**-0.5)
+    found, weights = ours(query, key, value, allowed)
+    torch.testing.assert_close(weights, maps, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(found, wanted.transpose(1, 2), atol=1e-6, rtol=1e-4)
+
+
+def test_rotary_positions_and_grouped_queries_are_those_of_transformers() -> None:
+    theirs = pytest.importorskip("transformers.models.llama.modeling_llama")
+    torch.manual_seed(0)
+    config = theirs.LlamaConfig(hidden_size=24, num_attention_heads=4, num_key_value_heads=2)
+    config._attn_implementation = "eager"
+    block = theirs.LlamaAttention(config, 0)
+    ours = GroupedHeads(score=ScaledDot(), d_model=24, heads=4, groups=2, rotary=True)
+    maps = (ours.query_map, ours.key_map, ours.value_map, ours.merge)
+    for each, letter in zip(maps, "qkvo", strict=True):
+        each.weight.data = getattr(block, f"{letter}_proj").weight
+    features, (allowed, added, _) = torch.randn(2, 31, 24), looking_back(31)
+    places = theirs.LlamaRotaryEmbedding(config)(features, torch.arange(31)[None])
+    with torch.no_grad():
+        for found, wanted in zip(ours(features, features, mask=allowed), block(features, places, added), strict=True):
+            torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_slopes_of_distances_are_those_of_transformers() -> None:
+    """There keys alone are counted, which softmax does not tell from distances."""
+    theirs = pytest.importorskip("transformers.models.bloom.modeling_bloom")
+    slopes = theirs.build_alibi_tensor(torch.ones(1, 5), 8, torch.float32).reshape(8, 5)
+    ours = LinearBias(heads=8)(torch.zeros(1, 8, 5, 2), torch.zeros(1, 8, 5, 2), Context())
+    torch.testing.assert_close(ours[0, :, 0], slopes)

@@ -39,7 +39,14 @@ WRITING = [name for name in NAMES if recipe(name).data is rows.PAIRS]  # they pu
 SCALE = 4  # times as large as the examples' pictures: what the coarsest cells of the papers divide
 # Their weights are a softmax of edges, a gate, windows, drawn, an entmax already, or never formed.
 LONG = {name for name, entry in index.ZOO.items() if entry.module.startswith("long.")}
-WITHOUT_SOFTMAX = {"gat", "gaan", "ggru", "attention-unet", "adaptively-sparse", *LONG}
+WITHOUT_SOFTMAX = {
+    "gat",
+    "gaan",
+    "ggru",
+    "attention-unet",
+    "adaptively-sparse",
+    *LONG - {"forgetting-transformer", "differential-transformer", "gated-attention", "rotary"},
+}
 
 
 def rows_of(name: str) -> tuple[Card, list[Row]]:

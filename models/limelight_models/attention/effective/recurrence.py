@@ -90,7 +90,7 @@ class Recurrence(Effective[P], Generic[P]):
     def cut(self, tokens: Tokens) -> Tokens:
         """Tokens in chunks [batch, head, chunk, place, …], with Γ in the place of decays."""
         places, inside = self.places(tokens.key)
-        query, key, strength, decay = (each[:, :, places] for each in tokens)
+        query, key, strength, decay = (gathered(each, places) for each in tokens)
         return Tokens(query, key, strength * inside.unsqueeze(-1), (decay * inside.unsqueeze(-1)).cumsum(-2))
 
 
@@ -107,7 +107,7 @@ class Decayed(Recurrence[Tokens]):
 
     def sums(self, prepared: Tokens, value: Tensor) -> Tensor:
         query, key, strength, total = self.cut(prepared)
-        value = strength * value[:, :, self.places(value)[0]]
+        value = strength * gathered(value, self.places(value)[0])
         end = total[..., -1:, :]
         stays = torch.diag_embed(end.exp().expand(*end.shape[:-2], 1, key.shape[-1]).squeeze(-2))
         before = states(stays, (key * (end - total).exp()).transpose(-2, -1) @ value)
@@ -169,7 +169,7 @@ class Delta(Recurrence[Corrections]):
         )
 
     def sums(self, prepared: Corrections, value: Tensor) -> Tensor:
-        written = prepared.written @ value[:, :, self.places(value)[0]]
+        written = prepared.written @ gathered(value, self.places(value)[0])
         before = states(prepared.stays, prepared.key.transpose(-2, -1) @ written)
         return out_of_chunks(prepared.asked @ before + prepared.own @ written, prepared.tokens)
 
@@ -182,6 +182,11 @@ class Delta(Recurrence[Corrections]):
         # Not reshaped: how many rows are asked for is not in their shape while a graph is exported.
         every = self.at(torch.arange(prepared.tokens, device=index.device))
         return found.transpose(-2, -1)[:, :, *every].transpose(-2, -1)
+
+
+def gathered(sequence: Tensor, places: Tensor) -> Tensor:
+    """[batch, head, position, …] at INT64 places [chunk, place]: as indexing, which exports with transposed copies."""
+    return sequence.index_select(2, places.flatten()).unflatten(2, places.shape)
 
 
 def compared(query: Tensor, key: Tensor, total: Tensor) -> Tensor:

@@ -1,9 +1,20 @@
-"""Attention without a matrix beside other people's code of the same paper."""
+"""Attention without a matrix beside other people's code of the same papers."""
 
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
 
+from limelight_models.attention import Attention, Context
+from limelight_models.attention.score import ScaledDot
+from limelight_models.zoo.long.bigbird import SparseGraph
+from limelight_models.zoo.long.differential import DifferentialHeads
+from limelight_models.zoo.long.gated_attention import GatedHeads
+from limelight_models.zoo.long.gated_deltanet import GatedDelta
+from limelight_models.zoo.long.mamba import Mixer
 from limelight_models.zoo.long.nystromformer import NystromAttention
+from limelight_models.zoo.long.rotary import GroupedHeads, LinearBias
+from limelight_models.zoo.long.sinks import Sinks
 
 
 def test_nystromformer_is_that_of_transformers() -> None:
@@ -32,7 +43,6 @@ def test_nystromformer_is_that_of_transformers() -> None:
     found, weights = ours(query, key, value)
     torch.testing.assert_close(found.transpose(1, 2).flatten(2), wanted, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close((weights @ value).transpose(1, 2).flatten(2), wanted, atol=1e-5, rtol=1e-4)
-from limelight_models.zoo.long.bigbird import SparseGraph
 
 
 def test_bigbird_is_that_of_transformers() -> None:
@@ -58,22 +68,6 @@ def test_bigbird_is_that_of_transformers() -> None:
     there = slice(0, block * (blocks - 1))
     torch.testing.assert_close(found.transpose(1, 2).flatten(2)[:, there], wanted[:, there], atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(weights[:, :, there], their_weights[:, :, there], atol=1e-5, rtol=1e-4)
-"""Attention without a matrix beside other people's code of the same papers."""
-"""Rows of long texts beside other people's code of the same papers."""
-
-import pytest
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import normalize
-
-from limelight_models.attention import Attention, Context
-from limelight_models.attention.score import ScaledDot
-from limelight_models.zoo.long.differential import DifferentialHeads
-from limelight_models.zoo.long.gated_attention import GatedHeads
-from limelight_models.zoo.long.gated_deltanet import GatedDelta
-from limelight_models.zoo.long.mamba import Mixer
-from limelight_models.zoo.long.rotary import GroupedHeads, LinearBias
-from limelight_models.zoo.long.sinks import Sinks
 
 
 def test_the_gated_delta_rule_is_that_of_transformers() -> None:

@@ -100,7 +100,7 @@ class RandomFeatureConfig(LongConfig):
 
     def multi_head(self, number: int) -> MultiHead:
         if not self.gated:
-            return super().multi_head()
+            return super().multi_head(number)
         attention = GatedRandomFeatureAttention(d=self.d_head, heads=self.heads, features=self.features)
         return Gates(attention, d_model=self.d_model, heads=self.heads)
 

@@ -4,11 +4,10 @@ Fig. 2 of the paper. Queries are their own keys (§3.1). The paper pools the tok
 has no grid, and its landmarks are means of its segments.
 """
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from limelight_models.attention.effective.latents import Latents, LatentSums, segment_means
 from limelight_models.attention.queries.multi_head import MultiHead
-from limelight_models.blocks.transformer import PostNormLayer
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
 from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, parts, presets
 
@@ -66,21 +65,14 @@ class SoftConfig(LongConfig):
     def attention(self) -> SoftAttention:
         return SoftAttention(landmarks=self.landmarks)
 
-
-class Soft(LongEncoder):
-    """A text's encoder whose queries are its keys.
-
-    Shapes: as `LongEncoder`.
-    """
-
-    def layer(self) -> nn.Module:
-        made = super().layer()
-        assert isinstance(made, PostNormLayer) and isinstance(made.attention, MultiHead)
-        made.attention.key_map = made.attention.query_map
+    def multi_head(self, number: int) -> MultiHead:
+        """Queries are the keys."""
+        made = super().multi_head(number)
+        made.key_map = made.query_map
         return made
 
 
-def card(network: Soft, blueprint: Blueprint[SoftConfig]) -> Card:
+def card(network: LongEncoder, blueprint: Blueprint[SoftConfig]) -> Card:
     """Describe the model."""
     return blueprint.card(
         network,
@@ -98,4 +90,4 @@ PRESETS = presets(
     preset(300, 1024, 5e-4, patience=300, vocabulary=8000).sized(d_model=320, layers=12, heads=5, d_hidden=1280)
 )
 
-SOFT = classifying_texts(SoftConfig, Soft, card, PRESETS, builtin=builtin)
+SOFT = classifying_texts(SoftConfig, LongEncoder, card, PRESETS, builtin=builtin)

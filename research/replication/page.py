@@ -50,7 +50,7 @@ def verdicts(judged: Sequence[Compared]) -> list[str]:
             *(each.learned, _parameters(each), each.verdict),
         )
         for each in judged
-        if not each.claim.own and not each.aside
+        if each.least and not each.claim.own and not each.aside
     ]
     return written((*heads, "parameters", "verdict"), rows)
 
@@ -73,7 +73,8 @@ def _parameters(each: Compared) -> str:
 
 def summary(judged: Sequence[Compared]) -> list[str]:
     """What the lines come to, and what they were judged with."""
-    own = [each for each in judged if not each.claim.own and not each.aside]
+    own = [each for each in judged if each.least and not each.claim.own and not each.aside]
+    waiting = [each.claim.model for each in judged if not each.least and not each.claim.own]
     counts = Counter(re.sub(", (with|a control|over) .*", " with a reservation", each.verdict) for each in own)
     named = {
         word: ", ".join(
@@ -87,6 +88,9 @@ def summary(judged: Sequence[Compared]) -> list[str]:
     return [
         f"\n{len(own)} lines: {counted}. In bold, {bold}.\n",
         f"The prior of the seeds' variance has {of.freedom:.1f} degrees of freedom around {of.variance:.1f} points².\n",
+        f"No line yet, as no run is recorded, for {len(waiting)} claims of {', '.join(dict.fromkeys(waiting))}.\n"
+        if waiting
+        else "",
     ]
 
 

@@ -13,7 +13,7 @@ from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, 
 from limelight_models.zoo.long.nystromformer import pseudo_inverse
 from limelight_models.zoo.long.soft import gaussian
 
-_RIDGE = 0.1  # the paper's code's γ
+_RIDGE = 0.1  # γ; the paper gives no number, a public reimplementation this one
 
 
 class SkyAttention(LatentSums):

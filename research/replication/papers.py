@@ -251,6 +251,13 @@ CLAIMS = (
     Claim("Shen 2021", "as good as softmax (by a point)", "efficient-attention", ("linear-transformer-softmax",), 1),
     Claim("Peng 2021", "as good as softmax (by a point)", "random-features", ("linear-transformer-softmax",), 1),
     Claim("Peng 2021", "a gate helps where tokens look back", "random-features-gated", ("random-features-causal",)),
+    Claim(
+        "Katharopoulos 2020",
+        "as good as softmax (by a point)",
+        "linear-transformer",
+        ("linear-transformer-softmax",),
+        1,
+    ),
     Claim("Choromanski 2021", "as good as softmax (by a point)", "performer", ("linear-transformer-softmax",), 1),
     Claim("Choromanski 2021", "positive features beat trigonometric ones", "performer", ("performer-trigonometric",)),
     Claim("Choromanski 2021", "orthogonal features beat independent ones", "performer", ("performer-independent",)),

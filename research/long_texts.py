@@ -2,6 +2,7 @@
 
     python -m research.long_texts             # measures what has no figures yet, then writes docs/long-texts.md
     python -m research.long_texts NAME …      # measures these anew
+    python -m research.long_texts --learn     # trains what has not learned yet, as well
     python -m research.long_texts --table     # only writes the page
 
 Cost: the exported graph, untrained, one text, two threads. Time is the best of nine; a row is one query of one head
@@ -14,7 +15,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ LENGTHS = (1024, 4096, 16_384)
 FORM, LEARNED, ASKED = "one", 64, (64, 256, 1024)
 SOFTMAX = "linear-transformer-softmax"
 EPOCHS, THREADS = 10, 2
+LIMIT = 12 * 2**20  # KiB; a text that would take more is not run
 _TIMED = r"""
 import json, re, sys, time
 import numpy as np
@@ -56,7 +58,8 @@ def timed(given, outputs):
     return time.perf_counter() - began
 timed(text, ["logits"])
 peak = int(re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1])
-pairs = [(timed(text, ["logits"]), timed(text | row, ["logits", f"{layer}:rows"])) for _ in range(9)]
+asked = (text | row, ["logits", f"{layer}:rows"]) if layer else (text, ["logits", "encoder.1.self"])
+pairs = [(timed(text, ["logits"]), timed(*asked)) for _ in range(9)]
 alone, asked = (min(each) for each in zip(*pairs))
 print(json.dumps({"seconds": alone, "row": asked / alone, "kib": peak}))
 """
@@ -85,21 +88,22 @@ def cost(name: str) -> dict[str, Any]:
     network, card = untrained(name)
     size = sum(each.numel() for each in network.parameters())
     graph = build_graphs(pytorch_runner.copy_for_export(network), card)[0]
-    layer = list(graph.optional_maps)[-1]
+    layer = ["", *graph.optional_maps][-1]  # none where context vectors are made of the weights
+    by_length: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         onnx.save(graph.model, file)
-        by_length = {
-            str(count): json.loads(
-                subprocess.run(
-                    [sys.executable, "-c", _TIMED, str(file), str(count), layer, str(THREADS)],
-                    check=True,
-                    capture_output=True,
-                ).stdout
-            )
-            for count in LENGTHS
-        }
+        for count in LENGTHS:
+            if expected(list(by_length.values())) < LIMIT:
+                command = [sys.executable, "-c", _TIMED, str(file), str(count), layer, str(THREADS)]
+                ran = subprocess.run(command, check=True, capture_output=True)
+                by_length[str(count)] = json.loads(ran.stdout)
     return {"parameters": size, "lengths": by_length}
+
+
+def expected(found: Sequence[Mapping[str, Any]]) -> float:
+    """KiB at the next length, if memory grows with its square as it did before; 0 before there are two."""
+    return found[-1]["kib"] + 16 * (found[-1]["kib"] - found[-2]["kib"]) if len(found) > 1 else 0
 
 
 def learned(name: str) -> dict[str, float]:
@@ -136,6 +140,8 @@ def learned(name: str) -> dict[str, float]:
 
 def table(results: dict[str, Any]) -> list[str]:
     """A line a model."""
+    shown = [(name, results[name]) for name in names() if name in results]
+    asked = ASKED if any("recall" in found for _, found in shown) else ()
     heads = (
         "model",
         "row",
@@ -145,37 +151,43 @@ def table(results: dict[str, Any]) -> list[str]:
         "a row, 16,384",
         "MB, 4,096",
         "MB, 16,384",
-        *(f"recall, {count:,}" for count in ASKED),
+        *(f"recall, {count:,}" for count in asked),
     )
-    return written(heads, (line(name, results[name]) for name in names() if name in results), 2)
+    return written(heads, (line(name, found, asked) for name, found in shown), 2)
 
 
-def line(name: str, found: dict[str, Any]) -> Sequence[str]:
+def line(name: str, found: dict[str, Any], asked: Sequence[int]) -> Sequence[str]:
     """The cells of a model."""
-    few, middle, many = (found["lengths"][str(count)] for count in LENGTHS)
+    by_length = [found["lengths"].get(str(count)) for count in LENGTHS]
+    _, middle, many = by_length
     row = "J7" if name == SOFTMAX else ZOO[name].row
+    recalled = found.get("recall", {})
     return (
         "softmax" if name == SOFTMAX else f"`{name}`",
         f"[{row}](atlas/{row}.md)",
         f"{found['parameters'] / 1000:,.0f}k",
-        *(f"{each['seconds'] * 1000:,.1f}" for each in (few, middle, many)),
-        f"× {many['seconds'] / middle['seconds']:.1f}",
-        f"× {many['row']:.2f}",
-        *(f"{each['kib'] / 1024:,.0f}" for each in (middle, many)),
-        *(percent(found["recall"][str(count)]) for count in ASKED),
+        *(f"{each['seconds'] * 1000:,.1f}" if each else "" for each in by_length),
+        *((f"× {many['seconds'] / middle['seconds']:.1f}", f"× {many['row']:.2f}") if many else ("", "")),
+        *(f"{each['kib'] / 1024:,.0f}" if each else "" for each in (middle, many)),
+        *(percent(recalled[str(count)]) if recalled else "" for count in asked),
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="models to measure anew")
+    parser.add_argument("--learn", action="store_true", help="train what has not learned yet, as well")
     parser.add_argument("--table", action="store_true", help="only write the page from the results")
     arguments = parser.parse_args()
     results = read(RESULTS) if RESULTS.exists() else {}
     wanted = [] if arguments.table else arguments.names or [name for name in names() if name not in results]
     for name in wanted:
-        results[name] = {**cost(name), "recall": learned(name)}
+        results[name] = {**results.get(name, {}), **cost(name)}
         print(name, json.dumps(results[name]), flush=True)
+        write(RESULTS, results)
+    for name in (name for name in names() if arguments.learn and "recall" not in results[name]):
+        results[name]["recall"] = learned(name)
+        print(name, results[name]["recall"], flush=True)
         write(RESULTS, results)
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), {"long texts": table(results)}), encoding="utf-8")
 

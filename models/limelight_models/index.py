@@ -78,7 +78,7 @@ ZOO = {
     "linformer": Entry("M3", "long.linformer", "shared"),
     "nystromformer": Entry("M11", "long.nystromformer", "plain"),
     "skyformer": Entry("M11", "long.skyformer"),
-    "soft": Entry("M12", "long.soft"),
+    "softmax-free": Entry("M12", "long.softmax_free"),
     "set-transformer": Entry("M9", "latents.set_transformer", "whole mean"),
     "luna": Entry("M15", "latents.luna", "tied"),
     "perceiver": Entry("L20", "latents.perceiver", "apart once"),

@@ -301,7 +301,7 @@ CLAIMS = (
     Claim(
         "Lu 2021",
         "a Gaussian kernel through landmarks is no worse than softmax (by a point)",
-        "soft",
+        "softmax-free",
         ("linear-transformer-softmax",),
         1,
     ),

@@ -21,7 +21,7 @@ from limelight_models.zoo.long.random_features import GatedRandomFeatureAttentio
 from limelight_models.zoo.long.routing_transformer import Routing
 from limelight_models.zoo.long.sinkhorn import Sinkhorn
 from limelight_models.zoo.long.skyformer import SkyAttention
-from limelight_models.zoo.long.soft import SoftAttention
+from limelight_models.zoo.long.softmax_free import SoftAttention
 from limelight_models.zoo.long.sparse_transformer import Column, Fixed, Row
 
 D = 6  # features of a head
@@ -59,7 +59,7 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "nystrom": lambda: NystromAttention(heads=HEADS, landmarks=5),
     "nystrom, convolved": lambda: NystromAttention(heads=HEADS, landmarks=5, kernel=3),
     "sky": lambda: SkyAttention(landmarks=6),
-    "soft": lambda: SoftAttention(landmarks=5),
+    "without softmax": lambda: SoftAttention(landmarks=5),
     "bigbird": lambda: SparseGraph(heads=HEADS, tokens=40, block=2, window=1, global_=1, random=2),
     "sparse, strided": lambda: HeadGroups([Row(3), Column(3)]),
     "sparse, fixed": lambda: Fixed(4, 2),

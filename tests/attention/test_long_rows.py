@@ -25,6 +25,7 @@ from limelight_models.attention.align import (
 )
 from limelight_models.attention.alignment import CAPABILITIES
 from limelight_models.attention.score import RandomFeatures, ScaledDot
+from limelight_models.zoo.long.stick_breaking import StickBreaking
 from tests.oracles import alignments
 
 LENGTHS = [1000, 8192]
@@ -136,16 +137,17 @@ def test_a_positional_mask_is_what_the_alignment_inside_it_is() -> None:
 
 
 class Rows(nn.Module):
-    """The alignments that sort, over given scores."""
+    """The alignments that sort, and one of logarithms, over given scores."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sorting = nn.ModuleList([Sparsemax(), Entmax15(), Entmax(alpha=1.3)])
-        self.bounded = ConstrainedSoftmax()
+        self.bounded, self.broken = ConstrainedSoftmax(), StickBreaking()
 
     def forward(self, scores: Tensor, gaps: Tensor, bounds: Tensor) -> tuple[Tensor, ...]:
         found = [align(scores, None, Context()) for align in self.sorting]
-        return (*found, self.bounded(gaps, None, Context(upper_bounds=bounds)))
+        broken = self.broken(-gaps, None, Context())
+        return (*found, broken, self.bounded(gaps, None, Context(upper_bounds=bounds)))
 
 
 def test_exported_graphs_are_as_exact(tmp_path: Path) -> None:
@@ -162,10 +164,12 @@ def test_exported_graphs_are_as_exact(tmp_path: Path) -> None:
         )  # fmt: skip
     session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
     feed = {"scores": peaked(8192).numpy(), "gaps": gaps.numpy(), "bounds": bounds.numpy()}
-    *found, bounded = session.run(None, feed)
+    *found, broken, bounded = session.run(None, feed)
     exact = peaked(8192).double()
     exactly = [PROJECTIONS[n][1] for n in (0, 1, 3)]
     for weights, function in zip(found, exactly, strict=True):
         torch.testing.assert_close(torch.from_numpy(weights).double(), function(exact), atol=5e-7, rtol=1e-5)
+    with torch.no_grad():  # whose scores of thousands a sigmoid takes for exactly 1
+        np.testing.assert_allclose(broken, rows.broken(-gaps.double(), None, Context()), atol=5e-7)
     by_hand = [[0.25, 0.5, 0.25]] * 3  # the first two saturate in every row, the third has what is left
     np.testing.assert_allclose(bounded[0, 0], by_hand, atol=1e-6)

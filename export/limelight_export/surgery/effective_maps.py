@@ -15,7 +15,7 @@ from onnx import helper
 from limelight_export.surgery.gated_outputs import serving
 from limelight_export.surgery.node_builder import NodeBuilder
 from limelight_export.surgery.optional_maps import OptionalMap
-from limelight_export.surgery.subgraphs import all_nodes, drop_unread
+from limelight_export.surgery.subgraphs import all_nodes
 from limelight_models.export_names import DOMAIN, EFFECTIVE, INTERVENTION, QUERY_INDEX
 
 _END = np.iinfo(np.int64).max
@@ -35,14 +35,10 @@ def expand_effective_maps(
     graph = model.graph
     sizes = {each.name: each.type.tensor_type.shape.dim for each in graph.value_info}
     found: dict[str, OptionalMap] = {}
-    if not intervenes:
-        for each in graph.node:
-            if _is_a(each, EFFECTIVE):
-                del each.input[3:]  # keys that may be attended to are for interventions alone
-        drop_unread(graph)
     while node := _next(graph, EFFECTIVE):
         value, name = node.input[2], node.output[1]
         value_size = sizes[value][-1].dim_value if value in sizes else 0
+        unread = node.input[0 if intervenes else 3]  # the way without weights; keys that may be attended to
         if intervenes:
             _intervene(graph, node)
         elif name in maps and value_size and not any(name in other.input for other in all_nodes(graph)):
@@ -50,15 +46,14 @@ def expand_effective_maps(
             _make_optional(graph, node, maps[name], found[name])
         else:
             builder = NodeBuilder(f"{name}_")
-            for inner, outer in zip(node.input, node.output, strict=False):
+            for inner, outer in zip(node.input[:2], node.output, strict=True):
                 builder.add("Identity", inner, output=outer)
             _exchange(graph, node, builder)
+        _take_out(graph, unread)
     while node := _next(graph, QUERY_INDEX):
         builder = NodeBuilder(f"{node.output[0]}_")
         _every_query(builder, node.input[0], output=node.output[0])
         _exchange(graph, node, builder)
-    if intervenes:
-        drop_unread(graph)  # the way to context vectors without weights
     return found
 
 
@@ -66,13 +61,11 @@ def _make_optional(
     graph: onnx.GraphProto, node: onnx.NodeProto, shape: Sequence[int], optional_map: OptionalMap
 ) -> None:
     """Put a map behind its gate and its row probe, and its values behind theirs."""
-    context, weights, value = node.input
+    context, weights, value, allowed = node.input
     found, name = node.output
     node.input[:] = [context]  # now nothing reads the weights
-    inner = [deepcopy(each) for each in serving(graph, weights)]
-    made = {name for each in inner for name in each.output}
-    for each in [each for each in graph.node if made & {*each.output}]:
-        graph.node.remove(each)
+    _take_out(graph, allowed)
+    inner = _take_out(graph, weights)
 
     def asked(side: NodeBuilder) -> Sequence[str]:
         count = side.add("Shape", optional_map.queries)
@@ -101,6 +94,14 @@ def _make_optional(
     builder.rename([*made_of_rows, *values], [name, optional_map.rows, optional_map.values])
     builder.add("Identity", context, output=found)
     _exchange(graph, node, builder)
+
+
+def _take_out(graph: onnx.GraphProto, value: str) -> list[onnx.NodeProto]:
+    """Take the nodes that serve a value alone, which nothing reads, out of a graph; they are returned in order."""
+    found = [deepcopy(each) for each in serving(graph, value)]
+    for each in found:
+        graph.node.remove(each)
+    return found
 
 
 def _intervene(graph: onnx.GraphProto, node: onnx.NodeProto) -> None:

@@ -90,6 +90,11 @@ def whole(mask: Tensor, query: int, key: int) -> Tensor:
     return mask.expand(*mask.shape[:-2], query, key)
 
 
+def log_sigmoid(x: Tensor) -> Tensor:
+    """log σ(x), in a graph too: the exporter's is the logarithm of a sigmoid, which is -inf where x is below -88."""
+    return -((-x).relu() + (-x.abs()).exp().log1p())
+
+
 def normalise(weights: Tensor) -> Tensor:
     """Non-negative weights divided by their sum; rows of zeros stay zeros."""
     total = weights.sum(-1, keepdim=True)

@@ -7,7 +7,7 @@ import numpy as np
 from tests.oracles.cases import Array
 from tests.oracles.zoo import Tensors, long_encoder
 from tests.oracles.zoo.nystromformer import inverse
-from tests.oracles.zoo.soft import kernel
+from tests.oracles.zoo.softmax_free import kernel
 
 
 def answer(network: Any, tensors: Tensors) -> dict[str, Array]:

@@ -2,9 +2,8 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
 
-from limelight_models.attention.alignment import Align, in_single, keep, softmax
+from limelight_models.attention.alignment import Align, in_single, keep, log_sigmoid, softmax
 from limelight_models.attention.context import Context
 from limelight_models.attention.errors import CombinationError
 from limelight_models.attention.scoring import Score
@@ -19,7 +18,7 @@ def expected_alignment(scores: Tensor, previous: Tensor | None, mask: Tensor | N
     """
     stop = keep(scores.sigmoid(), mask)
     # Behind a key that stops almost surely, differences of the sums are small, and the sums are not.
-    passing = keep(logsigmoid(-scores), mask).double()
+    passing = keep(log_sigmoid(-scores), mask).double()
     passed = passing.cumsum(-1) - passing  # Σ_{l<j} log(1 - p_l)
     if previous is not None:
         begun = previous.double().clamp_min(torch.finfo(torch.double).tiny).log()

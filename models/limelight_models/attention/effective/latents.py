@@ -55,3 +55,26 @@ def segment_means(query: Tensor, key: Tensor, mask: Tensor | None, segments: int
     there = (place >= 0)[None, None, None] if mask is None else mask
     segment = place * segments // there.sum(-1, keepdim=True).clamp(min=1)
     return share((segment == torch.arange(segments, device=key.device).unsqueeze(-1)) & there, key)
+
+
+def pseudo_inverse(weights: Tensor, steps: int = 6) -> Tensor:
+    """Approach the Moore–Penrose inverse of what is not negative, by products alone (§3; Razavi et al. 2014).
+
+    Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z))),  Z₀ = Aᵀ / (‖A‖₁ ‖A‖∞)
+
+    Shapes: [batch, head, landmark, landmark] -> the same; rows and columns of zeros stay such.
+    """
+    one = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
+    norms = weights.sum(-2).amax(-1) * weights.sum(-1).amax(-1)
+    found = weights.transpose(-2, -1) / torch.where(norms > 0, norms, torch.ones_like(norms))[..., None, None]
+    for _ in range(steps):
+        both = weights @ found
+        found = found @ (13 * one - both @ (15 * one - both @ (7 * one - both))) / 4
+    return found
+
+
+def gaussian(first: Tensor, second: Tensor) -> Tensor:
+    """exp(-‖x - y‖² / 2√d) by dot products. Shapes: [batch, head, x, d], [batch, head, y, d] -> [batch, head, x, y]."""
+    squared = (each.square().sum(-1, keepdim=True) for each in (first, second))
+    away = next(squared) + next(squared).transpose(-2, -1) - 2 * first @ second.transpose(-2, -1)
+    return (away.clamp(min=0) / (-2 * first.shape[-1] ** 0.5)).exp()

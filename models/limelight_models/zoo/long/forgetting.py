@@ -7,9 +7,9 @@ positions. Its weights are a matrix as ever, and as quadratic. Of the paper's tw
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
 
 from limelight_models.attention import Attention
+from limelight_models.attention.alignment import log_sigmoid
 from limelight_models.attention.context import Context
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.scoring import Score
@@ -36,7 +36,7 @@ class Forgetting(Score):
         if not self.gated:
             return scores
         # Differences of the sums are small where weights are not, and the sums may be large.
-        total = logsigmoid(key[..., -1]).double().cumsum(-1)
+        total = log_sigmoid(key[..., -1]).double().cumsum(-1)
         return scores + (total.unsqueeze(-1) - total.unsqueeze(-2)).clamp(max=0).to(scores.dtype)
 
 

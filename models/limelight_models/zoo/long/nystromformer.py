@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from limelight_models.attention.alignment import softmax
-from limelight_models.attention.effective.latents import Latents, LatentSums, segment_means
+from limelight_models.attention.effective.latents import Latents, LatentSums, pseudo_inverse, segment_means
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
 from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, parts, presets
 
@@ -54,22 +54,6 @@ class NystromAttention(LatentSums):
         away = torch.arange(found.shape[-1], device=index.device) - index.unsqueeze(-1)
         near = away.abs() <= self.reach if prepared.mask is None else (away.abs() <= self.reach) & prepared.mask
         return found + self.skip[:, away.clamp(-self.reach, self.reach) + self.reach] * near
-
-
-def pseudo_inverse(weights: Tensor, steps: int = 6) -> Tensor:
-    """Approach the Moore–Penrose inverse of what is not negative, by products alone (§3; Razavi et al. 2014).
-
-    Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z))),  Z₀ = Aᵀ / (‖A‖₁ ‖A‖∞)
-
-    Shapes: [batch, head, landmark, landmark] -> the same; rows and columns of zeros stay such.
-    """
-    one = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
-    norms = weights.sum(-2).amax(-1) * weights.sum(-1).amax(-1)
-    found = weights.transpose(-2, -1) / torch.where(norms > 0, norms, torch.ones_like(norms))[..., None, None]
-    for _ in range(steps):
-        both = weights @ found
-        found = found @ (13 * one - both @ (15 * one - both @ (7 * one - both))) / 4
-    return found
 
 
 class NystromConfig(LongConfig):

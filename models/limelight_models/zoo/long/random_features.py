@@ -6,8 +6,8 @@ what was summed fade, as a recurrent network's.
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
 
+from limelight_models.attention.alignment import log_sigmoid
 from limelight_models.attention.effective.kernel import CHUNK, Features, KernelSums, Sums
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score.similarity import unit
@@ -63,7 +63,7 @@ class GatedRandomFeatureAttention(RandomFeatureAttention):
         return asked, kept * (-key[..., -1:]).sigmoid()
 
     def prepare(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Features:
-        return super().prepare(query, key, mask)._replace(fading=logsigmoid(key[..., -1]))
+        return super().prepare(query, key, mask)._replace(fading=log_sigmoid(key[..., -1]))
 
     def step(self, query: Tensor, key: Tensor, value: Tensor, before: Sums | None = None) -> tuple[Tensor, Sums]:
         gate = key[..., -1:].sigmoid()

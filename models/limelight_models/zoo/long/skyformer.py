@@ -7,11 +7,9 @@ by keys weighs the values. The paper draws landmarks from both; here they are ev
 import torch
 from torch import Tensor
 
-from limelight_models.attention.effective.latents import Latents, LatentSums, segment_means
+from limelight_models.attention.effective.latents import Latents, LatentSums, gaussian, pseudo_inverse, segment_means
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
 from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, parts, presets
-from limelight_models.zoo.long.nystromformer import pseudo_inverse
-from limelight_models.zoo.long.soft import gaussian
 
 _RIDGE = 0.1  # γ; the paper gives no number, a public reimplementation this one
 

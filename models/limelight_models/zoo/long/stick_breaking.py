@@ -5,10 +5,9 @@ ever, and as quadratic. The block around is the plain Transformer's.
 """
 
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
 from limelight_models.attention import Attention
-from limelight_models.attention.alignment import Align, both, keep
+from limelight_models.attention.alignment import Align, both, keep, log_sigmoid
 from limelight_models.attention.context import Context
 from limelight_models.attention.score import ScaledDot
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
@@ -32,10 +31,10 @@ class StickBreaking(Align):
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
         query, key = context.positions(scores)
         allowed = both(mask, key < query)
-        left = keep(logsigmoid(-scores), allowed).double()
+        left = keep(log_sigmoid(-scores), allowed).double()
         # From the query back: Σ_{j<l<i}, as what is broken off up to j is taken from all.
         passed = left.sum(-1, keepdim=True) - left.cumsum(-1)
-        return keep((logsigmoid(scores) + passed.to(scores.dtype)).exp(), allowed)
+        return keep((log_sigmoid(scores) + passed.to(scores.dtype)).exp(), allowed)
 
 
 class StickBreakingConfig(LongConfig):

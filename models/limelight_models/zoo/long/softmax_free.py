@@ -6,7 +6,7 @@ has no grid, and its landmarks are means of its segments.
 
 from torch import Tensor
 
-from limelight_models.attention.effective.latents import Latents, LatentSums, segment_means
+from limelight_models.attention.effective.latents import Latents, LatentSums, gaussian, segment_means
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
 from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, parts, presets
@@ -32,13 +32,6 @@ class SoftAttention(LatentSums):
         among = gaussian(pooled, pooled) * there * there.transpose(-2, -1)
         inward = gaussian(pooled, key) * (there if mask is None else there & mask)
         return Latents(gaussian(query, pooled) @ newton_inverse(among), inward)
-
-
-def gaussian(first: Tensor, second: Tensor) -> Tensor:
-    """exp(-‖x - y‖² / 2√d) by dot products. Shapes: [batch, head, x, d], [batch, head, y, d] -> [batch, head, x, y]."""
-    squared = (each.square().sum(-1, keepdim=True) for each in (first, second))
-    away = next(squared) + next(squared).transpose(-2, -1) - 2 * first @ second.transpose(-2, -1)
-    return (away.clamp(min=0) / (-2 * first.shape[-1] ** 0.5)).exp()
 
 
 def newton_inverse(kernel: Tensor, steps: int = 20) -> Tensor:
@@ -90,4 +83,4 @@ PRESETS = presets(
     preset(300, 1024, 5e-4, patience=300, vocabulary=8000).sized(d_model=320, layers=12, heads=5, d_hidden=1280)
 )
 
-SOFT = classifying_texts(SoftConfig, LongEncoder, card, PRESETS, builtin=builtin)
+SOFTMAX_FREE = classifying_texts(SoftConfig, LongEncoder, card, PRESETS, builtin=builtin)

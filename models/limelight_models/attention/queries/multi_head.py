@@ -74,7 +74,7 @@ class MultiHead(nn.Module):
         context: Context | None = None,
     ) -> tuple[Tensor, Tensor]:
         context_vectors, weights = self.attention(*self.project(query, key, value), mask, context)
-        return self.join(context_vectors), weights
+        return self.output(context_vectors, query), weights
 
     def over_itself(self, features: Tensor, packing: Packing, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The same of features as query, key and value, that were packed: only the attention between is padded."""
@@ -107,7 +107,9 @@ class MultiHead(nn.Module):
         context_vectors, weights, scores = self.attention.with_scores(queries, keys, values, mask, context)
         merge = self.merge.weight.unflatten(1, (self.heads, -1)).permute(1, 2, 0)  # [head, d_head, d_model]
         added = in_single(values @ merge).square().sum(-1).sqrt().to(values.dtype)  # [batch, head, key]
-        return self.join(context_vectors), AttentionQuantities(weights, scores, weights.abs() * added.unsqueeze(-2))
+        return self.output(context_vectors, query), AttentionQuantities(
+            weights, scores, weights.abs() * added.unsqueeze(-2)
+        )
 
     def context_vectors(
         self,
@@ -118,7 +120,8 @@ class MultiHead(nn.Module):
         context: Context | None = None,
     ) -> Tensor:
         """The output alone, by fused kernels where the score allows."""
-        return self.join(self.attention.context_vectors(*self.project(query, key, value), mask, context))
+        found = self.attention.context_vectors(*self.project(query, key, value), mask, context)
+        return self.output(found, query)
 
     def project(self, query: Tensor, key: Tensor, value: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value, projected and split: [batch, head, position, d_head]."""
@@ -132,6 +135,10 @@ class MultiHead(nn.Module):
     def split(self, features: Tensor) -> Tensor:
         """[batch, position, head × d_head] -> [batch, head, position, d_head]."""
         return features.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def output(self, context_vectors: Tensor, query: Tensor) -> Tensor:
+        """What is returned of context vectors [batch, head, query, d_head]; a query may gate them in a subclass."""
+        return self.join(context_vectors)
 
     def join(self, context_vectors: Tensor) -> Tensor:
         """[batch, head, query, d_head] -> [batch, query, d_model]."""

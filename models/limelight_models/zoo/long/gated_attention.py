@@ -7,7 +7,6 @@ layer around is the plain Transformer's; the paper's rotary positions are sines 
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention
-from limelight_models.attention.context import Context
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
@@ -24,16 +23,8 @@ class GatedHeads(MultiHead):
         super().__init__(attention=attention, d_model=d_model, heads=heads)
         self.output_map = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor | None = None,
-        mask: Tensor | None = None,
-        context: Context | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        y, weights = self.attention(*self.project(query, key, value), mask, context)
-        return self.join(y * self.split(self.output_map(query)).sigmoid()), weights
+    def output(self, context_vectors: Tensor, query: Tensor) -> Tensor:
+        return self.join(context_vectors * self.split(self.output_map(query)).sigmoid())
 
 
 class GatedConfig(LongConfig):

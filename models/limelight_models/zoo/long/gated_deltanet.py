@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, silu
 
-from limelight_models.attention.context import Context
 from limelight_models.attention.effective.recurrence import Delta, Steps, Tokens
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.blocks.short_convolution import ShortConvolution
@@ -58,16 +57,8 @@ class Mixer(MultiHead):
         gates = self.split(self.gate_map(key))
         return normalize(q, dim=-1) * q.shape[-1] ** -0.5, torch.cat([normalize(k, dim=-1), gates], -1), v
 
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor | None = None,
-        mask: Tensor | None = None,
-        context: Context | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        found, weights = self.attention(*self.project(query, key, value), mask, context)
-        return self.join(self.norm(found) * silu(self.split(self.output_map(query)))), weights
+    def output(self, context_vectors: Tensor, query: Tensor) -> Tensor:
+        return self.join(self.norm(context_vectors) * silu(self.split(self.output_map(query))))
 
 
 class DeltaConfig(LongConfig):

@@ -113,12 +113,16 @@ def hostile(tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[tuple
         yield address, _Answers.seen
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # five, as usual, are fewer than the connections that a browser opens at once
+
+
 @contextmanager
 def running(
     handler: Callable[..., BaseHTTPRequestHandler], port: int = 0, tls: ssl.SSLContext | None = None
 ) -> Iterator[str]:
     """Serve on a thread for the length of a block: the address."""
-    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+    with _Server(("127.0.0.1", port), handler) as server:
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)

@@ -101,8 +101,7 @@ class PostNormLayer(AroundAttention, nn.Module):
     def forward(
         self, features: Tensor, mask: Tensor | None = None, source: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        mask = over_keys(mask) if mask is None or mask.dim() == 2 else mask
-        attended, weights = self.attention(features, features if source is None else source, mask=mask)
+        attended, weights = self.attention(features, features if source is None else source, mask=over_keys(mask))
         features = self.after_attention(features, attended)
         return self.after_hidden(features, self.hidden(features)), weights
 

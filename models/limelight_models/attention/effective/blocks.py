@@ -7,6 +7,7 @@ from torch import Tensor
 
 from limelight_models.attention.alignment import softmax
 from limelight_models.attention.effective.core import Effective
+from limelight_models.attention.effective.kernel import chunk_places
 
 
 class Lists(NamedTuple):
@@ -129,8 +130,7 @@ def in_blocks(sequence: Tensor, size: int) -> Tensor:
     Behind the end there are positions that are not. An export takes an axis of one block, which a short sequence would
     have without the spare one, for one that is always so short.
     """
-    blocks = torch.arange((sequence.shape[2] + size - 1) // size + 1, device=sequence.device)
-    return blocks.unsqueeze(-1) * size + torch.arange(size, device=sequence.device)
+    return chunk_places(sequence, size, spare=1)
 
 
 def of_blocks(sequence: Tensor, size: int, chosen: Tensor) -> Lists:

@@ -140,10 +140,14 @@ def in_chunks(sequence: Tensor, chunk: int, *, spare: int = 0) -> tuple[Tensor, 
     Returns: INT64 and BOOL [chunk, place]: which position stands there, and whether one does. The last ones of the last
         chunk repeat the last position where none is left.
     """
-    count = sequence.shape[2]
-    chunks = torch.arange((count + chunk - 1) // chunk + spare, device=sequence.device)
-    places = chunks.unsqueeze(-1) * chunk + torch.arange(chunk, device=sequence.device)
+    places, count = chunk_places(sequence, chunk, spare), sequence.shape[2]
     return places.clamp(max=count - 1), places < count
+
+
+def chunk_places(sequence: Tensor, chunk: int, spare: int) -> Tensor:
+    """The same INT64 [chunk, place] with positions that are not, behind the end."""
+    chunks = torch.arange((sequence.shape[2] + chunk - 1) // chunk + spare, device=sequence.device)
+    return chunks.unsqueeze(-1) * chunk + torch.arange(chunk, device=sequence.device)
 
 
 def out_of_chunks(chunked: Tensor, count: int) -> Tensor:

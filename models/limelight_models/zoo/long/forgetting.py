@@ -5,13 +5,12 @@ is to be forgotten.
 positions. Its weights are a matrix as ever, and as quadratic. Of the paper's two blocks this is the plain one, "LLaMA".
 """
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from limelight_models.attention import Attention
 from limelight_models.attention.alignment import log_sigmoid
 from limelight_models.attention.context import Context
-from limelight_models.attention.queries.multi_head import MultiHead
+from limelight_models.attention.queries.gated_keys import GatedKeys
 from limelight_models.attention.scoring import Score
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
 from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, parts, presets
@@ -40,30 +39,17 @@ class Forgetting(Score):
         return scores + (total.unsqueeze(-1) - total.unsqueeze(-2)).clamp(max=0).to(scores.dtype)
 
 
-class ForgettingHeads(MultiHead):
-    """Heads with a gate of each token, g = w_fᵀ x + b_f.
-
-    Shapes: as `MultiHead` of features that attend to themselves.
-    """
-
-    def __init__(self, score: Forgetting, *, d_model: int, heads: int) -> None:
-        super().__init__(attention=Attention(score=score), d_model=d_model, heads=heads)
-        self.gate_map = nn.Linear(d_model, heads)
-
-    def project(self, query: Tensor, key: Tensor, value: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """q, [k; g] and v."""
-        q, k, v = super().project(query, key, value)
-        return q, torch.cat([k, self.split(self.gate_map(key))], -1), v
-
-
 class ForgettingConfig(LongConfig):
     """Sizes. gated: whether tokens forget."""
 
     placed, looks_back = False, True
     gated: bool = True
 
-    def multi_head(self, number: int) -> ForgettingHeads:
-        return ForgettingHeads(Forgetting(gated=self.gated), d_model=self.d_model, heads=self.heads)
+    def attention(self) -> Attention:
+        return Attention(score=Forgetting(gated=self.gated))
+
+    def multi_head(self, number: int) -> GatedKeys:
+        return GatedKeys(self.attention(), d_model=self.d_model, heads=self.heads)
 
 
 def card(network: LongEncoder, blueprint: Blueprint[ForgettingConfig]) -> Card:

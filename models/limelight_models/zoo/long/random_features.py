@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from limelight_models.attention.alignment import log_sigmoid
 from limelight_models.attention.effective.kernel import CHUNK, Features, KernelSums, Sums
+from limelight_models.attention.queries.gated_keys import GatedKeys
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score.similarity import unit
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
@@ -70,21 +71,6 @@ class GatedRandomFeatureAttention(RandomFeatureAttention):
         return super().step(query, key, value, before and Sums(*(gate * each for each in before)))
 
 
-class Gates(MultiHead):
-    """Multi-head attention whose keys have a feature more, w_gᵀ x + b_g of their head.
-
-    Shapes: as `MultiHead` of features that attend to themselves.
-    """
-
-    def __init__(self, attention: GatedRandomFeatureAttention, *, d_model: int, heads: int) -> None:
-        super().__init__(attention=attention, d_model=d_model, heads=heads)
-        self.gate_map = nn.Linear(d_model, heads)
-
-    def project(self, query: Tensor, key: Tensor, value: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        queries, keys, values = super().project(query, key, value)
-        return queries, torch.cat([keys, self.split(self.gate_map(key))], -1), values
-
-
 class RandomFeatureConfig(LongConfig):
     """Sizes. features: D, random directions of a head. causal: whether a token looks at those before it alone.
 
@@ -102,7 +88,7 @@ class RandomFeatureConfig(LongConfig):
         if not self.gated:
             return super().multi_head(number)
         attention = GatedRandomFeatureAttention(d=self.d_head, heads=self.heads, features=self.features)
-        return Gates(attention, d_model=self.d_model, heads=self.heads)
+        return GatedKeys(attention, d_model=self.d_model, heads=self.heads)
 
 
 def card(network: LongEncoder, blueprint: Blueprint[RandomFeatureConfig]) -> Card:

@@ -2,12 +2,13 @@
 
     python -m research.long_texts             # measures what has no figures yet, then writes docs/long-texts.md
     python -m research.long_texts NAME …      # measures these anew
-    python -m research.long_texts --learn     # trains what has not learned yet, as well
+    python -m research.long_texts --recall    # asks what has been trained, and not been asked yet, as well
     python -m research.long_texts --table     # only writes the page
 
 Cost: the exported graph, untrained, one text, two threads. Time is the best of nine; a row is one query of one head
 of the last layer, asked for beside the answer, in the same process. Memory is the peak of a process that runs one text.
-Recall: learned once from 8,000 texts of 64 tokens, and asked of 1,000 others of 64, 256 and 1,024.
+Recall: of runs of docs/results.md, `one-64-NAME-0`, which learned it from 8,000 texts of 64 tokens; asked of 1,000
+others of 64, 256 and 1,024.
 """
 
 import argparse
@@ -32,6 +33,7 @@ from limelight_models.network import Network
 from limelight_models.training.batches import Batches
 from limelight_models.training.runs import load_run, read_run
 from limelight_models.zoo.long.encoder import LongConfig
+from research.replication.runs import RUNS
 from research.replication.tables import percent, with_tables, written
 
 RESULTS = Path(__file__).parent / "records" / "long_texts.json.xz"
@@ -39,7 +41,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "long-texts.md"
 LENGTHS = (1024, 4096, 16_384)
 FORM, LEARNED, ASKED = "one", 64, (64, 256, 1024)
 SOFTMAX = "linear-transformer-softmax"
-EPOCHS, THREADS = 10, 2
+THREADS = 2
 LIMIT = 12 * 2**20  # KiB; a text that would take more is not run
 _TIMED = r"""
 import json, re, sys, time
@@ -106,25 +108,9 @@ def expected(found: Sequence[Mapping[str, Any]]) -> float:
     return found[-1]["kib"] + 16 * (found[-1]["kib"] - found[-2]["kib"]) if len(found) > 1 else 0
 
 
-def learned(name: str) -> dict[str, float]:
-    """Share of texts of each length whose class is found, after training on short ones."""
-    with tempfile.TemporaryDirectory() as folder:
-        train = [
-            sys.executable,
-            "-m",
-            "limelight.cli",
-            "train",
-            name,
-            "--preset",
-            "demo",
-            "--out",
-            folder,
-            "--overwrite",
-        ]
-        subprocess.run(
-            [*train, "--data", f"builtin:{FORM}-{LEARNED}", "--epochs", str(EPOCHS)], check=True, capture_output=True
-        )
-        trained, run = load_run(Path(folder)), read_run(Path(folder))
+def recalled(folder: Path) -> dict[str, float]:
+    """Share of texts of each length whose class a trained model finds."""
+    trained, run = load_run(folder), read_run(folder)
     found = {}
     for tokens in ASKED:
         examples = recall.dataset(FORM, seed=1, training=1, held_out=1000, tokens=tokens).test
@@ -176,7 +162,7 @@ def line(name: str, found: dict[str, Any], asked: Sequence[int]) -> Sequence[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="models to measure anew")
-    parser.add_argument("--learn", action="store_true", help="train what has not learned yet, as well")
+    parser.add_argument("--recall", action="store_true", help="ask what has been trained, and not been asked yet")
     parser.add_argument("--table", action="store_true", help="only write the page from the results")
     arguments = parser.parse_args()
     results = read(RESULTS) if RESULTS.exists() else {}
@@ -185,8 +171,12 @@ def main() -> None:
         results[name] = {**results.get(name, {}), **cost(name)}
         print(name, json.dumps(results[name]), flush=True)
         write(RESULTS, results)
-    for name in (name for name in names() if arguments.learn and "recall" not in results[name]):
-        results[name]["recall"] = learned(name)
+    for name in (name for name in names() if arguments.recall and "recall" not in results[name]):
+        folder = RUNS / f"{FORM}-{LEARNED}-{name}-0"
+        if not (folder / "metrics.json").exists():
+            print(f"{name} is not trained: python -m research.replication train {folder.name} --command …")
+            continue
+        results[name]["recall"] = recalled(folder)
         print(name, results[name]["recall"], flush=True)
         write(RESULTS, results)
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), {"long texts": table(results)}), encoding="utf-8")

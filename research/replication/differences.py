@@ -13,10 +13,9 @@ import numpy as np
 from limelight_models.cards.by_example import ByExample, unpacked
 from limelight_models.training.runs import BY_EXAMPLE
 from research.mechanisms.statistics import Estimate, Prior, estimate, parts, prior
-from research.replication.figures import ERRORS, POINTS, Record, is_made, is_share, wilson
+from research.replication.figures import DISTANCE, ERRORS, FORECAST, POINTS, Record, is_made, is_share, wilson
 
 ALIGNMENT_ERRORS = f"{ERRORS}, decoder.cross"
-_FRECHET = "Fréchet distance"
 # The figure that a model's paper claims something of, where it is not the first that a run has.
 _CLAIMED = {
     "bahdanau": "bleu",
@@ -26,11 +25,12 @@ _CLAIMED = {
     "show-attend-tell": "bleu",
     "show-attend-tell-hard": "bleu",
     "attention-unet": "intersection over union",
-    "sagan": _FRECHET,
+    "sagan": DISTANCE,
 }
 CLAIMED = frozenset(_CLAIMED.values())
 CONICITY, COSINE = "conicity", "pairwise cosine"
-_LESS_IS_BETTER = (_FRECHET, ALIGNMENT_ERRORS, CONICITY, COSINE)
+_LESS_IS_BETTER = (DISTANCE, FORECAST, ALIGNMENT_ERRORS, CONICITY, COSINE)
+_OWN_SCALE = (DISTANCE, FORECAST)  # not of a hundred, so that seeds vary otherwise
 _DRAWS = 1_000  # of which only variances are taken
 
 # Examples: those that both models answered; as if each had as many of its own; others for each seed, whose variance
@@ -42,7 +42,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Difference:
-    """A figure of two models, by seed, of a hundred (the Fréchet distance as it is).
+    """A figure of two models, by seed, of a hundred (distances and errors of forecasts as they are).
 
     parameters: of both. learning: whether the best epoch of a run was its last, so that it learned on. examples: how
     the interval is of other examples too (`PAIRED`, `COUNTED`, `OTHERS`), empty where it is not. shared, own: the
@@ -94,7 +94,7 @@ class Difference:
 
     def estimate(self, of: Prior) -> Estimate | None:
         """The mean over the seeds with its error; None for one seed."""
-        own = Prior() if self.figure == _FRECHET else of
+        own = Prior() if self.figure in _OWN_SCALE else of
         return estimate(self.by_seed, own, self.shared, self.own) if self.seeds > 1 else None
 
     def interval(self, of: Prior) -> Interval | None:
@@ -126,7 +126,7 @@ def differences(record: Record, base: str, other: str, figure: str = "") -> list
 
 def seeds_prior(found: Iterable[Difference]) -> Prior:
     """How the seeds' variances of comparisons lie: of all figures of a hundred, each comparison once."""
-    several = {(each.ours, each.theirs): each for each in found if each.seeds > 1 and each.figure != _FRECHET}
+    several = {(each.ours, each.theirs): each for each in found if each.seeds > 1 and each.figure not in _OWN_SCALE}
     variances = [float(np.var(each.by_seed, ddof=1)) for each in several.values()]
     return prior(variances, [each.seeds - 1 for each in several.values()])
 

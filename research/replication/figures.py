@@ -7,7 +7,8 @@ from scipy.stats import binomtest
 
 Record = Mapping[str, Any]
 WEIGHT, ERRORS = "weight on the right place", "alignment error rate"  # of where a model looks
-POINTS = ("bleu", "Fréchet distance")  # no shares
+DISTANCE, FORECAST = "Fréchet distance", "mean absolute error"
+POINTS = ("bleu", DISTANCE, FORECAST)  # no shares
 _COUNTED = ("accuracy", "exact match", "drawn as asked")  # of all held-out examples, each right or wrong
 
 

@@ -17,7 +17,7 @@ from research.replication.differences import (
     differences,
     seeds_prior,
 )
-from research.replication.figures import WEIGHT, Record
+from research.replication.figures import FORECAST, WEIGHT, Record
 from research.replication.judging import CANNOT, NOT_RUN, judged_controls, p_value, verdict
 
 # One hop has all of it; too few to be learned, or to tell two models apart; nothing that is not in the cell itself.
@@ -123,6 +123,8 @@ CLAIMS = (
     Claim("Dehghani 2019", "steps as a token needs them beat the same number", "universal", ("universal-fixed",)),
     Claim("Veličković 2018", "GATv2's score (Brody 2022) beats the paper's", "gat-v2", ("gat",), own=True),
     Claim("Zhang 2018", "a gate of each head beats heads that all count in full", "gaan", ("gaan-ungated",)),
+    Claim("Zhang 2018", "in a recurrent unit as well", "ggru", ("ggru-ungated",), figure=FORECAST),
+    Claim("Strubell 2018", "a head that is taught the parse helps", "lisa", ("lisa-free",)),
     Claim(
         "Touvron 2021",
         "a teacher's classes teach better than the label twice",

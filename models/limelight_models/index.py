@@ -48,6 +48,7 @@ ZOO = {
     "lxmert": Entry("K22", "co_attention.lxmert", "one"),
     "visualbert": Entry("K22", "co_attention.visualbert", "late"),
     "mcan": Entry("K26", "co_attention.mcan", "stacked one four"),
+    "pointer-network": Entry("K2", "pointers.pointer_network", "fixed"),
     "qanet": Entry("J13", "reading.qanet", "convolved"),
     "rban": Entry("J14", "aspects.rban", "soft"),
     "attention-unet": Entry("J15", "segmentation.attention_unet", "features"),

@@ -207,6 +207,12 @@ CLAIMS = (
         "Yu 2018", "what attention learns adds to frozen weights", "qanet", ("qanet-frozen",), own=True, cannot=_TOO_FEW
     ),
     Claim("Yang 2016", "two attention layers beat one", "san", ("san-one",)),
+    Claim(
+        "Vinyals 2015",
+        "pointing beats reading what attention found (72.6 % beside 38.9 % of hulls of 50 points)",
+        "pointer-network",
+        ("pointer-network-fixed",),
+    ),
     Claim("Tan 2019", "more layers in which the streams meet are better", "lxmert", ("lxmert-one",)),
     Claim("Tan 2019", "two streams beat one, as Lu 2019 has it of ViLBERT", "lxmert", ("visualbert",), own=True),
     Claim(

@@ -213,6 +213,13 @@ CLAIMS = (
         "pointer-network",
         ("pointer-network-fixed",),
     ),
+    Claim(
+        "Dozat 2017",
+        "states that are stripped first parse better",
+        "biaffine",
+        ("biaffine-shallow",),
+        figure="unlabelled attachment",
+    ),
     Claim("Tan 2019", "more layers in which the streams meet are better", "lxmert", ("lxmert-one",)),
     Claim("Tan 2019", "two streams beat one, as Lu 2019 has it of ViLBERT", "lxmert", ("visualbert",), own=True),
     Claim(

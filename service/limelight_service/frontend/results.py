@@ -18,6 +18,7 @@ from limelight_service.ipc import boundary
 Doubles = npt.NDArray[np.float64]
 MOST_SPANS = 5
 MOST_ENTRIES = 5  # of those that a row points at
+_NUMBER = 10  # digits of an entry's
 
 
 @dataclass(frozen=True)
@@ -236,17 +237,37 @@ class _Named:
         self.points_at = classes.class_label_set
         self._names = _ClassNames(classes.labels)
 
-    def of(self, labels: Mapping[str, Labels]) -> _ClassNames:
-        return _ClassNames(entry_texts(labels[self.points_at])) if self.points_at else self._names
+    def of(self, answer: Answered) -> _ClassNames:
+        if not self.points_at:
+            return self._names
+        return _ClassNames(entry_texts(answer.labels[self.points_at], answer.instance))
 
     def most(self, most: int) -> int:
         """How many classes a row has; 0 for all."""
         return (most or MOST_ENTRIES) if self.points_at else most
 
+    def bytes(self, row: Row, most: int, each: int) -> int:
+        """Bound the bytes of a row's classes, with `each` bytes beside the name."""
+        if not self.points_at:
+            return self._names.bytes(most, each)
+        labels = row.labels[self.points_at]
+        longest = max((len(text.encode()) for text in labels.texts), default=_NUMBER)
+        if not len(labels.texts):
+            spans = zip(labels.starts, labels.ends, strict=True)
+            longest = max((4 * (end - start) for start, end in spans), default=_NUMBER)
+        return min(self.most(most), labels.size) * (longest + each)
 
-def entry_texts(labels: Labels) -> Sequence[str]:
-    """Give the texts of entries; their numbers where they have none."""
-    return list(labels.texts) if len(labels.texts) else [str(number) for number in range(labels.size)]
+
+def entry_texts(labels: Labels, instance: Instance) -> Sequence[str]:
+    """Give the texts of entries, of sentences as they were sent; the numbers of those that have none."""
+    if len(labels.texts):
+        return list(labels.texts)
+    match instance.get(labels.inputs[0]) if labels.inputs else None:
+        case Sentences(texts) if not labels.parent:
+            return texts[: labels.size]
+        case Text(text) if len(labels.starts):
+            return [text[start:end] for start, end in zip(labels.starts, labels.ends, strict=True)]
+    return [str(number) for number in range(labels.size)]
 
 
 class _Classification:
@@ -264,10 +285,10 @@ class _Classification:
     def build(self, answer: Answered, most: int) -> Classes:
         likely = probabilities(answer.outputs[self._output].reshape(-1), self._activation)
         order = best_of_rows(likely, self._named.most(most))
-        return Classes(self._named.of(answer.labels).of(order), order.tolist(), likely[order].tolist())
+        return Classes(self._named.of(answer).of(order), order.tolist(), likely[order].tolist())
 
     def size(self, row: Row, steps: Sequence[int], most: int) -> int:
-        return self._named.of(row.labels).bytes(self._named.most(most), 24)
+        return self._named.bytes(row, most, 24)
 
 
 class TaggingBuilder:
@@ -294,7 +315,7 @@ class TaggingBuilder:
         likely = probabilities(scores, self._activation)
         order = best_of_rows(likely, self._named.most(most))
         chances = np.take_along_axis(likely, order, axis=-1).ravel().tolist()
-        names = self._named.of(answer.labels).of(order.ravel())
+        names = self._named.of(answer).of(order.ravel())
         chosen = None if entries is None else (entries[0].tolist(), entries[1].tolist())
         return Tags(self._label_set, order.shape[-1], names, order.ravel().tolist(), chances, chosen)
 
@@ -302,7 +323,7 @@ class TaggingBuilder:
         entries = self._entries.size or row.sizes.get(self._entries.name, 1)
         if self._token_id is not None:
             entries = sum(each == self._token_id for each in row.labels[self._label_set].ids)
-        return entries * (self._named.of(row.labels).bytes(self._named.most(most), 13) + 12) + 48
+        return entries * (self._named.bytes(row, most, 13) + 12) + 48
 
     def selected(self, answer: Answered) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]] | None:
         """Find the first entry and the end of each row; None for all entries."""

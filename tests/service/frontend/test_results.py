@@ -134,8 +134,18 @@ def test_who_points_at_entries_has_their_texts_for_classes() -> None:
     assert [each.index for each in whole] == [2, 0, 1, 3, 4, 5, 6] and whole[0].label == "w2"
     ordered = filled(pointers(distinct=True), answer({"scores": scores}, labels), most=1).tagging
     assert list(ordered.labels) == ["w2", "w0"] and list(ordered.entries) == [0, 1]  # back at w2 is the end
-    unnamed = {"tokens": replace(labels["tokens"], texts=())}
-    assert list(filled(pointers(), answer({"scores": scores}, unnamed), most=1).tagging.labels)[:2] == ["2", "0"]
+    unnamed = replace(labels["tokens"], texts=())
+    for entries, given_, wanted in (
+        (unnamed, {}, ["2", "0"]),
+        (replace(unnamed, inputs=("text",)), {"text": Sentences(tuple("abcdefg"))}, ["c", "a"]),
+        (
+            replace(unnamed, inputs=("text",), starts=range(0, 14, 2), ends=range(1, 15, 2)),
+            {"text": Text("t u v w x y z")},
+            ["v", "t"],
+        ),
+    ):
+        found = filled(pointers(), answer({"scores": scores}, {"tokens": entries}, given_), most=1).tagging
+        assert list(found.labels)[:2] == wanted
 
 
 def test_tokens_that_were_sent_without_words_have_classes_each() -> None:

@@ -160,7 +160,7 @@ class _OfClasses(Target):
         points = self.classes.class_label_set
         if not points:
             return self.classes.labels, self.index
-        labels = entry_texts(answer.labels[points])
+        labels = entry_texts(answer.labels[points], answer.instance)
         return labels, _class_index(self.asked, labels, len(labels), self.name, "entry", "entries")
 
     def moved(self, classes: Indices, outcome: Outcome) -> Indices:

@@ -42,6 +42,8 @@ ZOO = {
     "psac": Entry("J12", "co_attention.psac", "question video"),
     "memn2n": Entry("K3", "memory.memn2n", "one"),
     "aoa-reader": Entry("K11", "reading.aoa_reader", "average"),
+    "attentive-reader": Entry("R14", "reading.attentive_reader"),
+    "gated-reader": Entry("R14", "reading.gated_reader", "one"),
     "label-wise-lstm": Entry("K17", "sentences.label_wise", "shared"),
     "diversity-lstm": Entry("K23", "sentences.diversity", "plain orthogonal"),
     "san": Entry("K10", "co_attention.san", "one"),

@@ -105,6 +105,8 @@ class ResultInfo(Record):
     """Function from scores to probabilities: "softmax", "sigmoid" or "identity"."""
     label_set: str = ""
     """Label set of tagged entries, of the tokens of spans, of generated tokens, or of the queries that find objects."""
+    class_label_set: str = ""
+    """Label set whose entries are the classes, of a model that points at its input."""
     target_input: str = ""
     """Sequences: name of the optional input that forces the output."""
     max_new_tokens: int = 0
@@ -447,7 +449,14 @@ def _result(message: model_pb2.ResultDescription) -> ResultInfo:
         case "classes":
             it = message.classes
             activation = name_of(model_pb2.Activation, it.activation)
-            return ResultInfo(name, kind, classes=tuple(it.labels), activation=activation, label_set=it.label_set)
+            return ResultInfo(
+                name,
+                kind,
+                classes=tuple(it.labels),
+                activation=activation,
+                label_set=it.label_set,
+                class_label_set=it.class_label_set,
+            )
         case "spans":
             return ResultInfo(name, kind, label_set=message.spans.label_set)
         case "token_vectors":

@@ -22,7 +22,7 @@ def in_turn(step: Callable[[Tensors, Tensor], tuple[Tensors, Tensors]], start: T
             leaves, out = step(left, now)
             return leaves, tuple(each.clone() for each in out)
 
-        _, stacked = scan(scanned, start, inputs.transpose(0, 1).contiguous())
+        _, stacked = scan(scanned, tuple(each.contiguous() for each in start), inputs.transpose(0, 1).contiguous())
         return tuple(stacked)
     made = []
     for now in inputs.unbind(1):

@@ -173,6 +173,18 @@ CLAIMS = (
     Claim("Shen 2018", "self-attention beats a BiLSTM of its size", "disan", ("disan-bilstm",)),
     Claim("Shen 2018", "attention among chosen tokens beats that among all", "resan", ("resan-soft",)),
     Claim("Sukhbaatar 2015", "several hops beat one", "memn2n", ("memn2n-one",), cannot=(_ONE_FACT,)),
+    Claim(
+        "Dhingra 2017",
+        "several hops that filter beat one (77.9 % beside 69.5 % of the attention-sum reader on CNN)",
+        "gated-reader",
+        ("gated-reader-one",),
+    ),
+    Claim(
+        "Kadlec 2016",
+        "pointing beats a weighted mean (69.5 % beside 63.0 % on CNN)",
+        "gated-reader-one",
+        ("attentive-reader",),
+    ),
     Claim("Cui 2017", "a second attention beats the average of the first", "aoa-reader", ("aoa-reader-average",)),
     Claim(
         "Barbieri 2018",
@@ -209,6 +221,19 @@ CLAIMS = (
         "Yu 2018", "what attention learns adds to frozen weights", "qanet", ("qanet-frozen",), own=True, cannot=_TOO_FEW
     ),
     Claim("Yang 2016", "two attention layers beat one", "san", ("san-one",)),
+    Claim(
+        "Vinyals 2015",
+        "pointing beats reading what attention found (72.6 % beside 38.9 % of hulls of 50 points)",
+        "pointer-network",
+        ("pointer-network-fixed",),
+    ),
+    Claim(
+        "Dozat 2017",
+        "states that are stripped first parse better",
+        "biaffine",
+        ("biaffine-shallow",),
+        figure="unlabelled attachment",
+    ),
     Claim("Tan 2019", "more layers in which the streams meet are better", "lxmert", ("lxmert-one",)),
     Claim("Tan 2019", "two streams beat one, as Lu 2019 has it of ViLBERT", "lxmert", ("visualbert",), own=True),
     Claim(

@@ -25,6 +25,16 @@ def tagger(*, words_stated: bool, selection: Mapping[str, object]) -> bundle_pb2
     return bundle
 
 
+def pointer(axis: str = "word", **changes: object) -> bundle_pb2.Bundle:
+    """Make a bundle whose result has the words as classes, of each word."""
+    bundle = small.bundle()
+    axes = [model_pb2.Dimension(name="word"), model_pb2.Dimension(name=axis)]
+    bundle.description.outputs.add(name="heads", data_type=values_pb2.DATA_TYPE_FLOAT32, dimensions=axes)
+    fields = {"output": "heads", "label_set": "words", "class_label_set": "words", **changes}
+    bundle.description.results.add(name="heads", classes=model_pb2.ClassesDescription(**fields))  # type: ignore[arg-type]
+    return bundle
+
+
 def spans(part: str = "", *, none: bool = False) -> bundle_pb2.Bundle:
     """Make a bundle whose result is of spans."""
     bundle = small.bundle()
@@ -64,6 +74,8 @@ def test_a_selection_of_entries_is_a_feature_that_a_reader_must_know() -> None:
         (spans("second"), "span-parts"),
         (spans(none=True), "no-span"),
         (detector(), "boxes"),
+        (pointer(), "pointers"),
+        (pointer(distinct=True), "pointers"),
     ):
         check_description(bundle)
         assert feature in used_features(bundle)
@@ -77,6 +89,9 @@ def test_a_selection_of_entries_is_a_feature_that_a_reader_must_know() -> None:
     [
         (tagger(words_stated=False, selection={"words": True}), "'words', which does not state the words of tokens"),
         (tagger(words_stated=True, selection={"words": True, "token_id": 3}), "of words and of tokens with one id"),
+        (pointer("other"), "points at 'words', which the last axis of 'heads' does not have"),
+        (pointer(labels=["a"]), "has labels, though its classes are the entries of 'words'"),
+        (pointer(class_label_set="none"), "refers to the label set 'none', which is not described"),
         (spans("third"), "is of the part 'third'; a pair has first and second"),
         (detector(labels=0), "'objects' names no class"),
         (detector(labels=3), "has 4 classes with that of no object, but the output 'scores' has size 3"),

@@ -21,7 +21,7 @@ import limelight
 from limelight_bundle.reader import BundleFolder
 from limelight_bundle.samples import Sample, read_samples
 from limelight_bundle.tolerance import Tolerances, default_tolerances
-from limelight_bundle.values import Graph, Image, Instance, Pair, Sentences, Text, Value
+from limelight_bundle.values import Array, Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
 from limelight_export.errors import ExportError
 from limelight_export.pipeline import export_model
 from limelight_export.verification.samples import make_samples
@@ -115,7 +115,7 @@ def ask(client: limelight.Client, name: str, instances: Sequence[Instance]) -> l
     return client.attend(name, sent)
 
 
-def plain(value: Value) -> str | list[str] | bytes | limelight.Pair | limelight.Graph:
+def plain(value: Value) -> str | list[str] | bytes | limelight.Pair | limelight.Graph | Array:
     """A value as a caller of the client writes it."""
     match value:
         case Text(text):
@@ -128,6 +128,8 @@ def plain(value: Value) -> str | list[str] | bytes | limelight.Pair | limelight.
             return limelight.Pair(first, second)
         case Graph(nodes, edges, _, names):
             return limelight.Graph(nodes, edges, node_names=names)
+        case TensorValue(array):
+            return array
     raise TypeError(f"no model here takes a {type(value).__name__}")
 
 
@@ -252,6 +254,17 @@ def test_words_are_tagged_one_by_one_as_they_are_sent_or_parted(served: Served) 
         assert len(answer["meta"].query) == 4 and answer["meta"].weights.shape == (1, 4, 3)
     assert found[0] == found[1]
     np.testing.assert_array_equal(sent.prediction.outputs["logits"], parted.prediction.outputs["logits"])
+
+
+def test_a_pointer_network_answers_with_its_points_each_once(served: Served) -> None:
+    for name in served.of("pointer-network"):
+        points = np.random.default_rng(0).random((5, 2), np.float32)
+        answer = served.client.attend(name, {"points": points})
+        order, row = answer.prediction.results["order"], answer["decoder.cross"]
+        assert isinstance(order, limelight.Tagging) and row.weights.shape == (1, 5, 5)
+        best = answer.prediction.outputs["pointers"].argmax(-1).tolist()
+        repeat = next((place for place in range(5) if best[place] in best[:place]), 5)
+        assert order.labels == tuple(map(str, best[:repeat])) and answer.prediction.headline == " ".join(order.labels)
 
 
 @pytest.mark.parametrize("name", ["sagan", "show-attend-tell-hard"])

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from limelight.v1 import model_pb2
-from limelight_bundle.values import Graph, Image, Instance, Pair, Sentences, Text, Value
+from limelight_bundle.values import Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
 from limelight_models.data import folder, images, passages, rows, tokenizers
 from limelight_models.data.dataset import Dataset, Example
 from limelight_models.data.folder import Kind
@@ -121,6 +121,15 @@ def of_tagged(scale: int) -> list[Example]:
     return [Example({"document": Sentences(words)}, labels=tags(len(words))) for words in sentences]
 
 
+def of_points(scale: int) -> list[Example]:
+    made = ([[0.1, 0.2], [0.9, 0.4], [0.3, 0.8]], [[0.5, 0.5]], [[0.2, 0.7], [0.6, 0.1], [0.4, 0.4], [0.8, 0.9]])
+    orders = ("012", "0", "130")
+    return [
+        Example({"points": TensorValue(np.array(points, np.float32))}, labels=tuple(order))
+        for points, order in zip(made, orders, strict=True)
+    ]
+
+
 def of_images(scale: int) -> list[Example]:
     return labelled(*({"image": picture(seed, scale=scale)} for seed in range(3)), gold=_FRAME)
 
@@ -153,6 +162,7 @@ EXAMPLES: Mapping[Kind, Callable[[int], list[Example]]] = {
     rows.QUESTIONS: of_questions,
     rows.MASKS: of_masks,
     rows.TAGGED: of_tagged,
+    rows.POINTS: of_points,
     folder.IMAGES: of_images,
     folder.DRAWINGS: of_drawings,
     folder.GRAPHS: of_graphs,
@@ -200,6 +210,9 @@ def _like(described: model_pb2.InputDescription, values: Sequence[Value]) -> st.
             return st.integers(0, 1000).map(lambda seed: picture(seed, (rows_, columns)))
         case Graph():
             return graphs()
+        case TensorValue():  # points
+            point = st.tuples(*[st.floats(0, 1, width=32)] * values[0].array.shape[1])
+            return st.lists(point, min_size=1, max_size=7).map(lambda each: TensorValue(np.array(each, np.float32)))
     raise TypeError(f"no model here takes a {type(values[0]).__name__}")
 
 

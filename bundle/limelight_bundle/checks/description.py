@@ -194,7 +194,10 @@ def _check_result(bundle: bundle_pb2.Bundle, result: model_pb2.ResultDescription
     match result.WhichOneof("kind"):
         case "classes":
             output = _output(bundle, result.classes.output, subject, 2 if result.classes.label_set else 1)
-            _check_count(subject, "labels", len(result.classes.labels), output)
+            if result.classes.class_label_set:
+                _check_pointers(bundle, result.classes, output, subject)
+            else:
+                _check_count(subject, "labels", len(result.classes.labels), output)
             if result.classes.label_set:
                 _check_selection(_check_entries(bundle, result.classes.label_set, subject), result.classes, subject)
         case "embedding":
@@ -233,6 +236,22 @@ def _check_count(subject: str, of: str, count: int, output: model_pb2.OutputDesc
     size = output.dimensions[-1].size
     if size != count:
         raise BundleError(f"{subject} has {count} {of}, but the output {output.name!r} has size {size}")
+
+
+def _check_pointers(
+    bundle: bundle_pb2.Bundle,
+    classes: model_pb2.ClassesDescription,
+    output: model_pb2.OutputDescription,
+    subject: str,
+) -> None:
+    """Check that the classes are the entries of a label set."""
+    entries, axis = _check_entries(bundle, classes.class_label_set, subject), output.dimensions[-1]
+    if classes.labels:
+        raise BundleError(f"{subject} has labels, though its classes are the entries of {entries.name!r}")
+    if axis.size != (fixed_size(entries) or 0) or (not axis.size and axis.name != entries.dimension):
+        raise BundleError(f"{subject} points at {entries.name!r}, which the last axis of {output.name!r} does not have")
+    if classes.distinct and not classes.label_set:
+        raise BundleError(f"{subject} is distinct, but has a single row")
 
 
 def _check_selection(

@@ -43,6 +43,7 @@ FEATURES: Mapping[str, _IsUsed] = {
     "lens": lambda bundle: bool(bundle.generation.lens),
     "chat-template": lambda bundle: bool(bundle.generation.chat_template or bundle.generation.chat_tokens),
     "token-vectors": lambda bundle: any(each.HasField("token_vectors") for each in bundle.description.results),
+    "pointers": lambda bundle: any(each.classes.class_label_set for each in bundle.description.results),
     "selected-entries": lambda bundle: any(
         each.classes.words or each.classes.HasField("token_id") for each in bundle.description.results
     ),
@@ -72,6 +73,7 @@ KNOWN_FEATURES = frozenset(
         "lens",
         "chat-template",
         "token-vectors",
+        "pointers",
         "selected-entries",
         "starts-with-prompt",
         "end-tokens",

@@ -203,7 +203,10 @@ class Tokenize(Step):
                 tensors[self.segments] = np.array(each.segments or [0] * len(each.ids), dtype=np.int64)
             sizes[bound.description.dimensions[0].name] = len(each.ids)
             for labelled in self._labelled(bound):
-                labels[labelled.name] = self._token_labels(labelled, each, parts)
+                if labelled.kind == attention_pb2.LABEL_KIND_PLACES:
+                    labels[labelled.name] = Labels(labelled.name, labelled.kind, len(each.ids), inputs=parts)
+                else:
+                    labels[labelled.name] = self._token_labels(labelled, each, parts)
             own = self.token_sets[bound.name]
             tokens[bound.name] = labels.get(own.name) or self._token_labels(own, each, parts)
         return PreprocessedInput(name, tensors, sizes, labels, any(each.truncated for each in encoded), tokens)

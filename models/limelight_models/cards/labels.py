@@ -21,6 +21,7 @@ LabelKind = Literal[
     "heads",
     "features",
     "frames",
+    "places",
     "one",
 ]
 

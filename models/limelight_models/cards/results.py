@@ -61,16 +61,19 @@ class Classes(Result):
 
     activation: softmax for one of the classes, sigmoid for any number of them, identity where the model itself gives
     probabilities. scores: name of the output. words: of tokens, whether each word has the classes of its first token.
-    token_id: only tokens with this id have classes.
+    token_id: only tokens with this id have classes. entries: the label set whose entries are the classes, where the
+    model points at its input. distinct: whether no two of `over` point at one entry; one that does ends the answer.
     """
 
-    labels: Sequence[str]
+    labels: Sequence[str] = ()
     name: str = "class"
     scores: str = "logits"
     activation: Literal["softmax", "sigmoid", "identity"] = "softmax"
     over: LabelSet | None = None
     words: bool = False
     token_id: int | None = None
+    entries: LabelSet | None = None
+    distinct: bool = False
 
     @property
     def task(self) -> model_pb2.Task:
@@ -80,12 +83,13 @@ class Classes(Result):
 
     @property
     def output(self) -> model_pb2.OutputDescription:
-        entries = [] if self.over is None else [self.over.axis]
+        rows = [] if self.over is None else [self.over.axis]
+        classes = self.entries.axis if self.entries else model_pb2.Dimension(name="class", size=len(self.labels))
         return model_pb2.OutputDescription(
             name=self.scores,
             data_type=values_pb2.DATA_TYPE_FLOAT32,
-            dimensions=[*entries, model_pb2.Dimension(name="class", size=len(self.labels))],
-            summary=f"Scores of the classes, before {self.activation}.",
+            dimensions=[*rows, classes],
+            summary=f"Scores of the {'entries' if self.entries else 'classes'}, before {self.activation}.",
         )
 
     def describe(self) -> model_pb2.ResultDescription:
@@ -98,12 +102,14 @@ class Classes(Result):
             label_set=over,
             words=self.words,
             token_id=self.token_id,
+            class_label_set=self.entries.name if self.entries else "",
+            distinct=self.distinct,
         )
         return model_pb2.ResultDescription(name=self.name, classes=classes)
 
     @property
     def label_sets(self) -> Sequence[LabelSet]:
-        return [] if self.over is None else [self.over]
+        return [each for each in (self.over, self.entries) if each]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from limelight_bundle.values import Pair, Sentences, Text
+import numpy as np
+
+from limelight_bundle.values import Pair, Sentences, TensorValue, Text
 from limelight_models.data.dataset import Example
 from limelight_models.data.gold import Gold, Span
 from limelight_models.data.marked import aligned, evidence
@@ -179,6 +181,23 @@ def tagged(content: Mapping[str, Any]) -> Example:
     return Example({"document": Sentences(tuple(words))}, labels=tuple(tags), gold=parse(words, heads))
 
 
+def ordered(content: Mapping[str, Any]) -> Example:
+    """Points, rows of numbers, and their order: of those that are wanted, counted from 0. Raises: ValueError."""
+    order = content.get("order")
+    try:
+        points = np.array(content.get("points"), np.float32)
+    except (TypeError, ValueError):
+        points = np.empty(0, np.float32)
+    if points.ndim != 2 or not points.size or not np.isfinite(points).all():
+        raise ValueError('"points" are no rows of as many numbers each')
+    known = range(len(points))
+    if not isinstance(order, list) or not order or any(type(each) is not int or each not in known for each in order):
+        raise ValueError(f'"order" is no list of numbers from 0 to {len(points) - 1}')
+    if len(set(order)) < len(order):
+        raise ValueError('"order" has a point twice')
+    return Example({"points": TensorValue(points)}, labels=tuple(map(str, order)))
+
+
 def parse(words: Sequence[str], heads: Sequence[int]) -> tuple[Gold, ...]:
     """For each word the word that it depends on, itself for a root. heads: from 1, 0 of a root; none for no parse."""
     places = [Span("document", 0, len(word), sentence=number) for number, word in enumerate(words)]
@@ -195,3 +214,4 @@ CAPTIONS = Kind("captions of pictures", ("image", "target"), caption, pictures=T
 QUESTIONS = Kind("questions about pictures", ("label", "image", "question"), question, pictures=True)
 MASKS = Kind("pictures with the classes of their cells", ("image", "labels"), mask, pictures=True)
 TAGGED = Kind("words with tags", ("words", "tags"), tagged)
+POINTS = Kind("points in an order", ("points", "order"), ordered)

@@ -17,6 +17,8 @@ from limelight_service.ipc import boundary
 
 Doubles = npt.NDArray[np.float64]
 MOST_SPANS = 5
+MOST_ENTRIES = 5  # of those that a row points at
+_NUMBER = 10  # digits of an entry's
 
 
 @dataclass(frozen=True)
@@ -228,23 +230,65 @@ class _ClassNames:
         return self._longest[count] + count * each
 
 
+class _Named:
+    """What the classes of a result are called: as the description says, or as the entries that are pointed at."""
+
+    def __init__(self, classes: model_pb2.ClassesDescription) -> None:
+        self.points_at = classes.class_label_set
+        self._names = _ClassNames(classes.labels)
+
+    def of(self, answer: Answered) -> _ClassNames:
+        if not self.points_at:
+            return self._names
+        return _ClassNames(entry_texts(answer.labels[self.points_at], answer.instance))
+
+    def most(self, most: int) -> int:
+        """How many classes a row has; 0 for all."""
+        return (most or MOST_ENTRIES) if self.points_at else most
+
+    def bytes(self, row: Row, most: int, each: int) -> int:
+        """Bound the bytes of a row's classes, with `each` bytes beside the name."""
+        if not self.points_at:
+            return self._names.bytes(most, each)
+        labels = row.labels[self.points_at]
+        longest = max((len(text.encode()) for text in labels.texts), default=_NUMBER)
+        if not len(labels.texts):
+            spans = zip(labels.starts, labels.ends, strict=True)
+            longest = max((4 * (end - start) for start, end in spans), default=_NUMBER)
+        return min(self.most(most), labels.size) * (longest + each)
+
+
+def entry_texts(labels: Labels, instance: Instance) -> Sequence[str]:
+    """Give the texts of entries, of sentences as they were sent; the numbers of those that have none."""
+    if len(labels.texts):
+        return list(labels.texts)
+    match instance.get(labels.inputs[0]) if labels.inputs else None:
+        case Sentences(texts) if not labels.parent:
+            return texts[: labels.size]
+        case Text(text) if len(labels.starts):
+            return [text[start:end] for start, end in zip(labels.starts, labels.ends, strict=True)]
+    return [str(number) for number in range(labels.size)]
+
+
 class _Classification:
     """Classes of the whole instance from scores [class]; equal ones in the model's order."""
-
-    by_sizes = True
 
     def __init__(self, classes: model_pb2.ClassesDescription) -> None:
         self._output = classes.output
         self._activation = classes.activation
-        self._names = _ClassNames(classes.labels)
+        self._named = _Named(classes)
+
+    @property
+    def by_sizes(self) -> bool:
+        return not self._named.points_at
 
     def build(self, answer: Answered, most: int) -> Classes:
         likely = probabilities(answer.outputs[self._output].reshape(-1), self._activation)
-        order = best_of_rows(likely, most)
-        return Classes(self._names.of(order), order.tolist(), likely[order].tolist())
+        order = best_of_rows(likely, self._named.most(most))
+        return Classes(self._named.of(answer).of(order), order.tolist(), likely[order].tolist())
 
     def size(self, row: Row, steps: Sequence[int], most: int) -> int:
-        return self._names.bytes(most, 24)
+        return self._named.bytes(row, most, 24)
 
 
 class TaggingBuilder:
@@ -255,22 +299,23 @@ class TaggingBuilder:
         self._output = classes.output
         self._entries = output.dimensions[0]
         self._activation = classes.activation
-        self._names = _ClassNames(classes.labels)
+        self._named = _Named(classes)
+        self._distinct = classes.distinct
         self._of_words = classes.words
         self._token_id = classes.token_id if classes.HasField("token_id") else None
 
     @property
     def by_sizes(self) -> bool:
-        return self._token_id is None
+        return self._token_id is None and not self._named.points_at
 
     def build(self, answer: Answered, most: int) -> Tags:
         scores, entries = answer.outputs[self._output], self.selected(answer)
         if entries is not None:
             scores = scores[entries[0]]
         likely = probabilities(scores, self._activation)
-        order = best_of_rows(likely, most)
+        order = best_of_rows(likely, self._named.most(most))
         chances = np.take_along_axis(likely, order, axis=-1).ravel().tolist()
-        names = self._names.of(order.ravel())
+        names = self._named.of(answer).of(order.ravel())
         chosen = None if entries is None else (entries[0].tolist(), entries[1].tolist())
         return Tags(self._label_set, order.shape[-1], names, order.ravel().tolist(), chances, chosen)
 
@@ -278,10 +323,20 @@ class TaggingBuilder:
         entries = self._entries.size or row.sizes.get(self._entries.name, 1)
         if self._token_id is not None:
             entries = sum(each == self._token_id for each in row.labels[self._label_set].ids)
-        return entries * (self._names.bytes(most, 13) + 12) + 48
+        return entries * (self._named.bytes(row, most, 13) + 12) + 48
 
     def selected(self, answer: Answered) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]] | None:
         """Find the first entry and the end of each row; None for all entries."""
+        found = self._rows(answer)
+        if not self._distinct:
+            return found
+        firsts, ends = found if found is not None else _each(len(answer.outputs[self._output]))
+        _, first = np.unique(answer.outputs[self._output][firsts].argmax(-1), return_index=True)
+        repeated = np.setdiff1d(np.arange(len(firsts)), first)
+        count = repeated[0] if len(repeated) else len(firsts)
+        return firsts[:count], ends[:count]
+
+    def _rows(self, answer: Answered) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]] | None:
         if self._token_id is not None:
             places = np.flatnonzero(np.asarray(answer.labels[self._label_set].ids) == self._token_id)
             return places, places + 1
@@ -292,6 +347,10 @@ class TaggingBuilder:
         ends = np.append(begins[1:], len(words))
         real = words[begins] >= 0
         return begins[real], ends[real]
+
+
+def _each(count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    return np.arange(count), np.arange(1, count + 1)
 
 
 class _Embedding:

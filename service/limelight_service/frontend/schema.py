@@ -93,7 +93,7 @@ class ModelSchema:
             if each.thresholds  # earlier exports have none: what chance does is not known of them
         }
         self._parents = {each.name: each.parent for each in description.label_sets}
-        self._result_labels = self._with_parents(map(_label_set, self.results))
+        self._result_labels = self._with_parents(name for each in self.results for name in _label_sets(each))
         self._read = frozenset(name for each in self.results for name in _names(each) if name in self.outputs)
         target = next((each for each in description.inputs if each.name == sequence.target_input), None)
         self.target_input = target.name if target else ""
@@ -202,16 +202,16 @@ def _operation(description: model_pb2.ModelDescription, *, generates: bool, read
     return model_pb2.Task.Name(description.task).removeprefix("TASK_").lower()
 
 
-def _label_set(result: model_pb2.ResultDescription) -> str:
-    """Name the label set that a typed result refers to; empty for none."""
+def _label_sets(result: model_pb2.ResultDescription) -> Iterable[str]:
+    """Name the label sets that a typed result refers to; an empty name says nothing."""
     match result.WhichOneof("kind"):
         case "classes":
-            return result.classes.label_set
+            return result.classes.label_set, result.classes.class_label_set
         case "token_vectors":
-            return result.token_vectors.label_set
+            return (result.token_vectors.label_set,)
         case "boxes":
-            return result.boxes.label_set
-    return ""
+            return (result.boxes.label_set,)
+    return ()
 
 
 def _names(result: model_pb2.ResultDescription) -> Iterator[str]:

@@ -83,6 +83,23 @@ def lstm(layer: Any, inputs: Array) -> Array:
     return np.stack(states)
 
 
+def gru(layer: Any, inputs: Array) -> Array:
+    """The states of a GRU (Cho et al. 2014); gates in the order of PyTorch's weights."""
+    w, u, b, c = (array(getattr(layer, f"{name}_l0")) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    state, states = np.zeros(u.shape[1]), []
+    for x in inputs:
+        (reset, update, new), (of_reset, of_update, kept) = np.split(w @ x + b, 3), np.split(u @ state + c, 3)
+        share = sigmoid(update + of_update)
+        state = (1 - share) * np.tanh(new + sigmoid(reset + of_reset) * kept) + share * state
+        states.append(state)
+    return np.stack(states)
+
+
+def both_ways_gru(encoder: Any, inputs: Array) -> Array:
+    """A bidirectional GRU: onward and backward states side by side."""
+    return np.concatenate([gru(encoder.onward, inputs), gru(encoder.reverse, inputs[::-1])[::-1]], -1)
+
+
 def both_ways(encoder: Any, inputs: Array) -> Array:
     """A bidirectional LSTM: onward and backward states side by side."""
     return np.concatenate([lstm(encoder.onward, inputs), lstm(encoder.reverse, inputs[::-1])[::-1]], -1)

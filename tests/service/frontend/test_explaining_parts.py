@@ -1,5 +1,6 @@
 """The arithmetic of explanations: agreement, erasure where tokens go, and words of every script."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from limelight_bundle.errors import InputError
 from limelight_bundle.values import Sentences, Text
 from limelight_service.frontend.explaining.agreement import agreement
 from limelight_service.frontend.explaining.asked import AskedTarget, AskedUnits, UnitKind, Way
 from limelight_service.frontend.explaining.erasing import Eraser
-from limelight_service.frontend.explaining.targets import Outcome, target_of
+from limelight_service.frontend.explaining.targets import Outcome, log_probabilities, target_of
 from limelight_service.frontend.explaining.units import UnitFinder, split_units
 from limelight_service.frontend.models import Model
 from limelight_service.frontend.results import Answered
@@ -91,6 +93,34 @@ def test_tags_are_compared_where_their_tokens_are_left(without_blanks: dict[str,
     assert one.change(outcome) == pytest.approx(log(fewer)[1, own[2]] - log(scores)[2, own[2]])
     gone = target_of(model, AskedTarget("words", entry=1)).find(answered)
     assert gone.change(outcome) + gone.explained.score == -100
+
+
+def test_a_pointer_is_followed_to_where_its_entry_has_moved(
+    without_blanks: dict[str, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, random = without_blanks["tiny"], np.random.default_rng(0)
+    described = copy.deepcopy(next(each for each in model.schema.results if each.name == "words"))
+    described.classes.ClearField("labels")
+    described.classes.class_label_set = "tokens"
+    monkeypatch.setattr(model.schema, "results", (described,))
+    row = model.schema.preprocessor.row({"text": Text("the cat sat on")})
+    scores, fewer = random.normal(size=(4, 4)), random.normal(size=(3, 3))
+    answered, kept = Answered({"tags": scores}, (), row.labels, {}), {"tokens": np.array([0, -1, 1, 2])}
+    outcome = Outcome({"tags": fewer}, (), kept)
+
+    def found(**asked: Any) -> Any:
+        return target_of(model, AskedTarget("words", **asked)).find(answered)
+
+    at_on = found(entry=2, label="on")
+    assert (at_on.explained.label, at_on.explained.index, at_on.explained.entry) == ("on", 3, 2)
+    expected = log_probabilities(fewer, described.classes.activation)[1, 2]
+    assert at_on.change(outcome) + at_on.explained.score == pytest.approx(expected)
+    at_cat = found(entry=2, index=1)
+    assert at_cat.change(outcome) + at_cat.explained.score == -100  # it is erased
+    with pytest.raises(InputError, match="is 4; there are 4 entries, from 0"):
+        found(index=4)
+    with pytest.raises(InputError, match="is 'dog', which is no entry of words; there are the, cat, sat, on"):
+        found(label="dog")
 
 
 def test_all_words_of_a_sentence_together_are_the_sentence(models: dict[str, Model]) -> None:

@@ -116,6 +116,38 @@ def test_only_tokens_with_an_id_have_classes_and_there_may_be_none() -> None:
     assert not tagging.labels
 
 
+def pointers(*, distinct: bool = False, axes: int = 2) -> model_pb2.ModelDescription:
+    description = classes(model_pb2.ACTIVATION_IDENTITY, axes, labels=())
+    description.results[0].classes.class_label_set = "tokens"
+    description.results[0].classes.distinct = distinct
+    return description
+
+
+def test_who_points_at_entries_has_their_texts_for_classes() -> None:
+    scores = np.eye(7)[[2, 0, 2, 5, 6, 1, 3]]
+    texts = [f"w{number}" for number in range(7)]
+    labels = {"tokens": Labels("tokens", attention_pb2.LABEL_KIND_TOKENS, 7, texts)}
+    tagging = filled(pointers(), answer({"scores": scores}, labels)).tagging
+    assert tagging.classes_per_entry == 5 and not tagging.selected  # all of them would be as many as a map has
+    assert list(tagging.labels[::5]) == ["w2", "w0", "w2", "w5", "w6", "w1", "w3"]
+    whole = filled(pointers(axes=1), answer({"scores": scores[0]}, labels), most=7).classification.classes
+    assert [each.index for each in whole] == [2, 0, 1, 3, 4, 5, 6] and whole[0].label == "w2"
+    ordered = filled(pointers(distinct=True), answer({"scores": scores}, labels), most=1).tagging
+    assert list(ordered.labels) == ["w2", "w0"] and list(ordered.entries) == [0, 1]  # back at w2 is the end
+    unnamed = replace(labels["tokens"], texts=())
+    for entries, given_, wanted in (
+        (unnamed, {}, ["2", "0"]),
+        (replace(unnamed, inputs=("text",)), {"text": Sentences(tuple("abcdefg"))}, ["c", "a"]),
+        (
+            replace(unnamed, inputs=("text",), starts=range(0, 14, 2), ends=range(1, 15, 2)),
+            {"text": Text("t u v w x y z")},
+            ["v", "t"],
+        ),
+    ):
+        found = filled(pointers(), answer({"scores": scores}, {"tokens": entries}, given_), most=1).tagging
+        assert list(found.labels)[:2] == wanted
+
+
 def test_tokens_that_were_sent_without_words_have_classes_each() -> None:
     description = classes(model_pb2.ACTIVATION_IDENTITY, axes=2)
     description.results[0].classes.words = True

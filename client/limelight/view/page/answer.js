@@ -116,7 +116,11 @@ function tags(tagging, axes) {
       element("small", {}, ` ${tagging.labels[row * per]} ${percent(tagging.probabilities[row * per])}`),
     );
   });
-  return [element("p", { class: "tags" }, ...chips, total > MOST_TAGS ? ` and ${total - MOST_TAGS} more` : "")];
+  const best = Array.from({ length: total }, (_, row) => tagging.labels[row * per]);
+  return [
+    ...(axis?.kind === "places" ? [element("p", { class: "headline" }, best.join(" "))] : []),
+    element("p", { class: "tags" }, ...chips, total > MOST_TAGS ? ` and ${total - MOST_TAGS} more` : ""),
+  ];
 }
 
 /** Numbers with their names; those of rows and columns as the picture that a model draws: the least black, the largest white. */

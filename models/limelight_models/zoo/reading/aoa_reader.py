@@ -18,30 +18,24 @@ from limelight_models.attention.flat import share
 from limelight_models.attention.score import Dot
 from limelight_models.blocks.recurrent import BiGru
 from limelight_models.cards.language import Attends, maps_of, one
-from limelight_models.data import cloze, rows, tokenizers
-from limelight_models.data.dataset import Dataset, classes
-from limelight_models.network import Answer, Network
-from limelight_models.recipes import Blueprint, Card, Preset, Recipe, Sizes, preset, tiny
+from limelight_models.data import cloze, rows
+from limelight_models.network import Answer
+from limelight_models.recipes import Blueprint, Card, Recipe, preset, tiny
 from limelight_models.tasks.classify import Classify
+from limelight_models.zoo.reading.summed import ReaderConfig, SummedReader, of_answers
 
-_NEVER = 1e-6  # probability of a word that the document lacks; ONNX optimisers drop what is nearer to 0
 
-
-class AoaReaderConfig(Sizes):
+class AoaReaderConfig(ReaderConfig):
     """Sizes. The paper has d_embedding 384 and d_hidden 256 in each direction for news.
 
-    answers: the token of each class, 0 for a word that the vocabulary lacks. over_attention: whether a second attention
-    says how much each word of the sentence counts; without, all count the same (as Cui et al. 2016 average).
+    over_attention: whether a second attention says how much each word of the sentence counts; without, all count the
+    same (as Cui et al. 2016 average).
     """
 
-    vocabulary: int
-    answers: tuple[int, ...]
     over_attention: bool = True
     d_embedding: int = 64
     d_hidden: int = 64
     dropout: float = 0.1
-    max_tokens: int = 1000
-    max_characters: int = 20_000
 
 
 class AverageAttention(Aggregate):
@@ -61,14 +55,13 @@ class AverageAttention(Aggregate):
         return Pair(weights, weights @ of_first)
 
 
-class AoaReader(Network):
+class AoaReader(SummedReader):
     """A sentence that lacks a word, and its document -> the word, one of the classes, where it stands in the document.
 
     M(i, j) = h_doc(i)ᵀ h_query(j);  α(j) = softmax of M(·, j);  β(i) = softmax of M(i, ·)
-    β = 1/n Σ_i β(i);  s = αᵀ β;  P(w) = Σ_{i: D_i = w} s_i;  L = -log P(answer)
+    β = 1/n Σ_i β(i);  s = αᵀ β;  P(w) = Σ_{i: D_i = w} s_i
 
-    As §3 of the paper has it. logits = log P: their softmax is the probability among the classes, the rest of P being
-    that of other words.
+    As §3 of the paper has it.
 
     Shapes: first_ids int64 [batch, first], the sentence, second_ids [batch, second], the document, masks bool of the
         same -> logits [batch, class], maps `sentence` β [batch, 1, 1, first], `document` s [batch, 1, 1, second],
@@ -76,10 +69,9 @@ class AoaReader(Network):
     """
 
     deciding = ("read_sentence", "read_document")
-    answers: Tensor
 
     def __init__(self, config: AoaReaderConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         self.config = config
         self.words = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
         nn.init.normal_(self.words.weight, std=0.3)
@@ -89,22 +81,14 @@ class AoaReader(Network):
         )
         aggregate = AttentionOverAttention() if config.over_attention else AverageAttention()
         self.match = Parallel(attention=Attention(score=Dot()), aggregate=aggregate)
-        self.register_buffer("answers", torch.tensor(config.answers), persistent=False)
 
     def forward(self, **tensors: Tensor) -> Answer:
         lacking, told, ids = tensors["first_mask"], tensors["second_mask"], tensors["second_ids"]
         sentence = self.read_sentence(self.dropout(self.words(tensors["first_ids"])), lacking)
         document = self.read_document(self.dropout(self.words(ids)), told)
         _, weights = self.match(sentence, document, lacking, told)
-        places = (ids.unsqueeze(-1) == self.answers).to(document.dtype)
-        probability = (weights.second.flatten(1, 2) @ places).squeeze(1)
         maps = {"sentence": weights.first, "document": weights.second, "affinity": weights.affinity}
-        return Answer({"logits": (probability + _NEVER).log()}, maps)
-
-    def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
-        """-Σ log P(answer), among all words of the document; an answer that is not known costs nothing."""
-        found = answer.outputs["logits"].gather(1, target.clamp(min=0).unsqueeze(1)).squeeze(1)
-        return -(found * (target >= 0)).sum()
+        return Answer({"logits": self.logits(weights.second, ids)}, maps)
 
 
 def card(network: AoaReader, blueprint: Blueprint[AoaReaderConfig]) -> Card:
@@ -134,17 +118,6 @@ def card(network: AoaReader, blueprint: Blueprint[AoaReaderConfig]) -> Card:
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[AoaReaderConfig]:
-    """The words of the training part, and which of them are classes."""
-    values = [value for example in dataset.train for value in example.instance.values()]
-    tokenizer = tokenizers.words(tokenizers.texts_of(values), vocabulary=preset.vocabulary)
-    ids = {word: number for number, word in tokenizers.vocabulary(tokenizer).items()}
-    labels = classes(dataset)
-    answers = tuple(ids.get(label.lower(), 0) for label in labels)
-    config = AoaReaderConfig(vocabulary=tokenizers.size(tokenizer), answers=answers, **preset.sizes)
-    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
-
-
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, dropout=0.0),
     "demo": preset(3, 32, 4e-3, patience=2, clip=5.0, vocabulary=3000, d_embedding=32, d_hidden=32, dropout=0.2),
@@ -156,7 +129,14 @@ PRESETS = {
 }
 
 AOA_READER = Recipe(
-    AoaReaderConfig, AoaReader, card, prepare, PRESETS, task=Classify(), data=rows.TEXT_PAIRS, builtin=cloze.dataset
+    AoaReaderConfig,
+    AoaReader,
+    card,
+    of_answers(AoaReaderConfig),
+    PRESETS,
+    task=Classify(),
+    data=rows.TEXT_PAIRS,
+    builtin=cloze.dataset,
 )
 # What it extends: the attentions of all words of the sentence count the same.
 AOA_READER_AVERAGE = AOA_READER.changed(over_attention=False)

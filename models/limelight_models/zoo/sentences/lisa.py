@@ -10,7 +10,6 @@ parse may be given is an intervention of the served model: the first head's weig
 import torch
 from torch import Tensor, nn
 
-from limelight_bundle.values import Sentences
 from limelight_models.attention import Attention
 from limelight_models.attention.flat import share
 from limelight_models.attention.queries.multi_head import MultiHead
@@ -18,10 +17,8 @@ from limelight_models.attention.score import BiasedGeneral, PerHead, ScaledDot
 from limelight_models.blocks.transformer import PostNormLayer, places
 from limelight_models.cards.language import Classes, LabelSet, WordsInput, map_of
 from limelight_models.data import roles, rows, tokenizers
-from limelight_models.data.dataset import Dataset, classes
 from limelight_models.network import Answer, Network
-from limelight_models.recipes import Blueprint, Card, Preset, Recipe, TextSizes, preset, tiny
-from limelight_models.recipes.recipe import TOKENIZER
+from limelight_models.recipes import Blueprint, Card, Recipe, TextSizes, of_texts, preset, tiny
 from limelight_models.tasks.heads import Scores
 from limelight_models.tasks.parse import Parse
 
@@ -117,15 +114,6 @@ def card(network: Lisa, blueprint: Blueprint[LisaConfig]) -> Card:
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[LisaConfig]:
-    """The training part's words, their pieces and roles."""
-    documents = [example.instance["document"] for example in dataset.train]
-    words = [word for each in documents if isinstance(each, Sentences) for word in each.texts]
-    pieces, labels = tokenizers.within_words(words, vocabulary=preset.vocabulary), classes(dataset)
-    config = LisaConfig(vocabulary=tokenizers.size(pieces), classes=len(labels), **preset.sizes)
-    return Blueprint(config, labels, {TOKENIZER: pieces})
-
-
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_model=8, layers=2, heads=2, d_hidden=8),
     "demo": preset(20, 32, 2e-3, vocabulary=300, d_model=32, d_hidden=64),
@@ -136,6 +124,15 @@ PRESETS = {
     ),
 }
 
-LISA = Recipe(LisaConfig, Lisa, card, prepare, PRESETS, task=Parse(), data=rows.TAGGED, builtin=roles.dataset)
+LISA = Recipe(
+    LisaConfig,
+    Lisa,
+    card,
+    of_texts(LisaConfig, tokenizers.within_words),
+    PRESETS,
+    task=Parse(),
+    data=rows.TAGGED,
+    builtin=roles.dataset,
+)
 # What the taught head is compared with: the same network, whose syntactic head learns with the roles alone.
 LISA_FREE = LISA.but(task=Parse(weight=0.0))

@@ -28,7 +28,10 @@ def class_result(schema: ModelSchema) -> model_pb2.ResultDescription | None:
     if not takes_texts(schema) and not takes_pairs(schema):
         return None
     for each in schema.results:
-        if each.HasField("regression") or (each.HasField("classes") and not each.classes.label_set):
+        classes = each.classes
+        if each.HasField("regression") or (
+            each.HasField("classes") and not (classes.label_set or classes.class_label_set)
+        ):
             return each
     return None
 

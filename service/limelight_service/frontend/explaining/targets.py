@@ -21,7 +21,7 @@ from limelight_service.frontend.explaining.asked import AskedTarget, ScoreKind
 from limelight_service.frontend.explaining.explanation import Explained
 from limelight_service.frontend.explaining.units import Indices
 from limelight_service.frontend.models import Model
-from limelight_service.frontend.results import Answered, SpansBuilder, TaggingBuilder
+from limelight_service.frontend.results import Answered, SpansBuilder, TaggingBuilder, entry_texts
 from limelight_service.ipc import boundary
 
 _FIELD: Path = ("target",)
@@ -105,7 +105,9 @@ def log_probabilities(scores: Array, activation: int) -> Array:
     return np.log(np.maximum(values, np.exp(_GONE)))
 
 
-def _class_index(asked: AskedTarget, labels: Sequence[str], count: int, result: str, what: str = "class") -> int | None:
+def _class_index(
+    asked: AskedTarget, labels: Sequence[str], count: int, result: str, what: str = "class", several: str = "classes"
+) -> int | None:
     """Give the class that a request names; None for the model's own. Raises: InputError naming those there are."""
     if asked.label is not None:
         if asked.label not in labels:
@@ -117,7 +119,7 @@ def _class_index(asked: AskedTarget, labels: Sequence[str], count: int, result: 
             )
         return list(labels).index(asked.label)
     if asked.index is not None and not 0 <= asked.index < count:
-        raise OutOfRangeError((*_FIELD, "index"), f"is {asked.index}; there are {count} classes, from 0")
+        raise OutOfRangeError((*_FIELD, "index"), f"is {asked.index}; there are {count} {several}, from 0")
     return asked.index
 
 
@@ -143,25 +145,41 @@ class _OfClasses(Target):
         self.outputs = frozenset({self.classes.output})
         output = next(each for each in model.schema.description.outputs if each.name == self.classes.output)
         count = output.dimensions[-1].size or len(self.classes.labels)
-        self.index = _class_index(asked, self.classes.labels, count, described.name)
+        points = self.classes.class_label_set  # whose entries only the answer knows
+        self.index = None if points else _class_index(asked, self.classes.labels, count, described.name)
 
     def find(self, answer: Answered) -> Found:
         scores = self.scores(answer.outputs)
-        index = int(scores.argmax()) if self.index is None else self.index
-        return _FoundClass(self, index, float(scores[index]))
+        labels, index = self.named(answer)
+        index = int(scores.argmax()) if index is None else index
+        explained = Explained(self.name, ScoreKind.LOG_PROBABILITY, float(scores[index]), _named(labels, index), index)
+        return _FoundClass(self, explained)
+
+    def named(self, answer: Answered) -> tuple[Sequence[str], int | None]:
+        """Give the names of the classes, and the one that a request names; None for the model's own."""
+        points = self.classes.class_label_set
+        if not points:
+            return self.classes.labels, self.index
+        labels = entry_texts(answer.labels[points], answer.instance)
+        return labels, _class_index(self.asked, labels, len(labels), self.name, "entry", "entries")
+
+    def moved(self, classes: Indices, outcome: Outcome) -> Indices:
+        """Where classes stand in a changed row: entries move as others are erased, and are -1 once they are gone."""
+        places = outcome.kept.get(self.classes.class_label_set)
+        return classes if places is None else places[classes]
 
     def scores(self, outputs: Mapping[str, Array]) -> Array:
         return log_probabilities(outputs[self.classes.output].reshape(-1), self.classes.activation)
 
 
 class _FoundClass(Found):
-    def __init__(self, target: _OfClasses, index: int, score: float) -> None:
-        self._target, self._index = target, index
-        label = _named(target.classes.labels, index)
-        self.explained = Explained(target.name, ScoreKind.LOG_PROBABILITY, score, label, index)
+    def __init__(self, target: _OfClasses, explained: Explained) -> None:
+        self._target, self.explained = target, explained
 
     def change(self, outcome: Outcome) -> float:
-        return float(self._target.scores(outcome.outputs)[self._index]) - self.explained.score
+        place = int(self._target.moved(np.array([self.explained.index]), outcome)[0])
+        score = float(self._target.scores(outcome.outputs)[place]) if place >= 0 else _GONE
+        return score - self.explained.score
 
 
 class _OfTags(_OfClasses):
@@ -178,7 +196,8 @@ class _OfTags(_OfClasses):
         if not len(firsts):
             raise InputError(_FIELD, f"is none: {self.name} of this instance has no entries")
         own = scores[firsts].argmax(-1)
-        asked, index = self.asked.entry, self.index
+        labels, index = self.named(answer)
+        asked = self.asked.entry
         if asked is None and index is None:
             return _FoundTags(self, firsts, own, scores, Explained(self.name, ScoreKind.LOG_PROBABILITY, 0.0))
         if asked is None:
@@ -191,7 +210,7 @@ class _OfTags(_OfClasses):
                 raise InputError((*_FIELD, "entry"), f"is {asked}, which has no class")
             place = int(holding[0])
         index = int(own[place]) if index is None else index
-        label, entry = _named(self.classes.labels, index), int(firsts[place])
+        label, entry = _named(labels, index), int(firsts[place])
         explained = Explained(self.name, ScoreKind.LOG_PROBABILITY, 0.0, label, index, entry)
         return _FoundTags(self, firsts[place : place + 1], np.array([index]), scores, explained)
 
@@ -210,10 +229,11 @@ class _FoundTags(Found):
         scores = log_probabilities(outcome.outputs[classes.output], classes.activation)
         kept = outcome.kept.get(classes.label_set)
         places = self._entries if kept is None else kept[self._entries]
-        there = places >= 0
+        moved = self._target.moved(self._classes, outcome)
+        there = (places >= 0) & (moved >= 0)
         if self.explained.entry is not None and not there.any():
             return _GONE - self.explained.score
-        return float((scores[places[there], self._classes[there]] - self._usual[there]).sum())
+        return float((scores[places[there], moved[there]] - self._usual[there]).sum())
 
 
 class _OfSpans(Target):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from limelight_models.attention.controls import EqualSums
+from limelight_models.attention.controls import EqualChosen, EqualSums
 from limelight_models.attention.effective.blocks import Band
 from limelight_models.attention.effective.core import Effective
 from limelight_models.attention.effective.groups import HeadGroups
@@ -44,6 +44,8 @@ def chunked(attention: Recurrence[Any]) -> Recurrence[Any]:
 # Makes one; a chunk of 4 lets short sequences have several.
 CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "equal": lambda: EqualSums(LinearAttention()),
+    "equal, of blocks": lambda: EqualChosen(Fixed(4, 2)),
+    "equal, of clusters": lambda: EqualChosen(Routing(heads=HEADS, d=D, clusters=3)),
     "linear": LinearAttention,
     "linear, causal": lambda: LinearAttention(causal=True, chunk=4),
     "efficient": EfficientAttention,

@@ -45,6 +45,8 @@ class Blocks(Effective[Blocked]):
     Shapes: as `Effective`.
     """
 
+    chooses = True
+
     def __init__(self, *, causal: bool = False, whole: int = 0) -> None:
         super().__init__(causal=causal)
         self.whole = whole

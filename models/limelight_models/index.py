@@ -87,6 +87,8 @@ ZOO = {
     "fmmformer": Entry("M14", "long.fmmformer", "one far"),
     "routing-transformer": Entry("M6", "long.routing_transformer", "local"),
     "sinkhorn": Entry("M7", "long.sinkhorn", "sortcut"),
+    "native-sparse": Entry("T5", "long.native_sparse", "window"),
+    "deepseek-sparse": Entry("T5", "long.deepseek_sparse", "last"),
     "mamba-2": Entry("T9", "long.mamba", "fixed"),
     "gated-deltanet": Entry("T4", "long.gated_deltanet", "ungated kimi"),
     "forgetting-transformer": Entry("T8", "long.forgetting", "ungated"),

@@ -8,6 +8,7 @@ from torch.nn.functional import normalize
 from limelight_models.attention import Attention, Context
 from limelight_models.attention.score import ScaledDot
 from limelight_models.zoo.long.bigbird import SparseGraph
+from limelight_models.zoo.long.deepseek_sparse import Indexed
 from limelight_models.zoo.long.differential import DifferentialHeads
 from limelight_models.zoo.long.gated_attention import GatedHeads
 from limelight_models.zoo.long.gated_deltanet import GatedDelta
@@ -202,3 +203,53 @@ def test_slopes_of_distances_are_those_of_transformers() -> None:
     slopes = theirs.build_alibi_tensor(torch.ones(1, 5), 8, torch.float32).reshape(8, 5)
     ours = LinearBias(heads=8)(torch.zeros(1, 8, 5, 2), torch.zeros(1, 8, 5, 2), Context())
     torch.testing.assert_close(ours[0, :, 0], slopes)
+
+
+def test_keys_chosen_by_an_index_are_those_of_transformers() -> None:
+    """With as many heads of the index, and angles of 0: the row has no rotary positions.
+
+    Of queries for which one score at most is 0: among equal ones theirs takes any, and ours the nearest.
+    """
+    library = pytest.importorskip("transformers.models.deepseek_v32.modeling_deepseek_v32")
+    from transformers import DeepseekV32Config
+
+    heads, count, d_index, most = 4, 24, 4, 5
+    config = DeepseekV32Config(
+        hidden_size=16,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        q_lora_rank=12,
+        kv_lora_rank=8,
+        qk_nope_head_dim=6,
+        qk_rope_head_dim=2,
+        v_head_dim=7,
+        index_n_heads=heads,
+        index_head_dim=d_index,
+        index_topk=most,
+        attn_implementation="eager",
+    )
+    torch.manual_seed(0)
+    theirs = library.DeepseekV32Attention(config, 0).eval().requires_grad_(False)
+    x, (_, mask, _) = torch.randn(3, count, 16), looking_back(count)
+    turns = torch.ones(3, count, 2), torch.zeros(3, count, 2)
+    wanted, their_weights = theirs(x, turns, mask.expand(3, 1, -1, -1))
+    asks = theirs.q_a_layernorm(theirs.q_a_proj(x))
+    short, turned = theirs.kv_a_proj_with_mqa(x).unsqueeze(1).split([8, 2], -1)
+    key, value = theirs.expand_kv(theirs.kv_a_layernorm(short), turned)
+    index = theirs.indexer
+    query, asked, weight = (
+        each.unflatten(-1, (heads, -1)).transpose(1, 2)
+        for each in (theirs.q_b_proj(asks), index.wq_b(asks), index.weights_proj(x))
+    )
+    kept = index.k_norm(index.wk(x)).unsqueeze(1).expand(-1, heads, -1, -1)
+    ours = Indexed(d_index=d_index, most=most).eval()
+    asked = torch.cat([asked, weight], -1)
+    found, weights = ours(torch.cat([query, asked], -1), torch.cat([key, kept], -1), value)
+    assert ((weights > 0).sum(-1) == torch.arange(1, count + 1).clamp(max=most)).all()
+    told = (ours.index(asked, kept[:, :1]) == 0).tril().sum(-1)[:, 0] <= 1
+    assert told[:, most:].sum() > 20  # that choose
+    for ours_, theirs_ in (
+        (weights.transpose(1, 2), their_weights.transpose(1, 2)),
+        (theirs.o_proj(found.transpose(1, 2).flatten(2)), wanted),
+    ):
+        torch.testing.assert_close(ours_[told], theirs_[told], atol=1e-6, rtol=1e-5)

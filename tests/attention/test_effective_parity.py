@@ -16,6 +16,7 @@ from limelight_models.zoo.long.mamba import Mixer
 from limelight_models.zoo.long.nystromformer import NystromAttention
 from limelight_models.zoo.long.rotary import GroupedHeads, LinearBias
 from limelight_models.zoo.long.sinks import Sinks
+from limelight_models.zoo.transformer.latent_attention import LatentAttention, LatentHeads, TurnedAttention
 
 
 def test_nystromformer_is_that_of_transformers() -> None:
@@ -253,3 +254,54 @@ def test_keys_chosen_by_an_index_are_those_of_transformers() -> None:
         (theirs.o_proj(found.transpose(1, 2).flatten(2)), wanted),
     ):
         torch.testing.assert_close(ours_[told], theirs_[told], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [TurnedAttention, LatentAttention])
+def test_latent_attention_is_that_of_transformers(kind: type[TurnedAttention]) -> None:
+    """All at once, and token by token: from caches of what heads make, and of short vectors."""
+    library = pytest.importorskip("transformers.models.deepseek_v3.modeling_deepseek_v3")
+    from transformers import DeepseekV3Config
+
+    config = DeepseekV3Config(
+        hidden_size=16,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        q_lora_rank=None,
+        kv_lora_rank=8,
+        qk_nope_head_dim=6,
+        qk_rope_head_dim=4,
+        v_head_dim=6,
+        rope_interleave=False,
+        attn_implementation="eager",
+    )
+    torch.manual_seed(0)
+    theirs, count = library.DeepseekV3Attention(config, 0).eval().requires_grad_(False), 9
+    ours = kind(LatentHeads(d_model=16, heads=2, d_head=6, d_latent=8, d_turned=4)).requires_grad_(False)
+    heads = ours.attention
+    shortened, turned = theirs.kv_a_proj_with_mqa.weight.split([8, 4])
+    keys, values = theirs.kv_b_proj.weight.unflatten(0, (2, -1)).split([6, 6], 1)
+    for own, weight in (
+        (heads.query_map, theirs.q_proj.weight),
+        (heads.down[0], shortened),
+        (heads.turned_map, turned),
+        (heads.key_map, keys.flatten(0, 1)),
+        (heads.value_map, values.flatten(0, 1)),
+        (heads.merge, theirs.o_proj.weight),
+    ):
+        own.weight = nn.Parameter(weight, requires_grad=False)
+    heads.merge.bias = None
+    x, (_, mask, _) = torch.randn(3, count, 16), looking_back(count)
+    turns = library.DeepseekV3RotaryEmbedding(config)(x, torch.arange(count)[None])
+    wanted, their_weights = theirs(x, turns, mask)
+    output, weights, kept = ours(x)
+    torch.testing.assert_close(output, wanted, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(weights, their_weights, atol=1e-6, rtol=1e-5)
+    sizes = {name: tuple(each.shape[1::2]) for name, each in vars(kept).items()}
+    assert sizes == ({"latents": (1, 12)} if kind is LatentAttention else {"keys": (2, 10), "values": (2, 6)})
+    for token in range(count):
+        before = type(kept)(
+            *(torch.where(torch.arange(count)[:, None] < token, each, 7.0) for each in vars(kept).values())
+        )
+        output, weights, _ = ours.step(x[:, token : token + 1], before, torch.full((3,), token))
+        torch.testing.assert_close(output[:, 0], wanted[:, token], atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(weights[:, :, 0], their_weights[:, :, token], atol=1e-6, rtol=1e-5)

@@ -39,8 +39,8 @@ def deciding(module: nn.Module) -> Iterator[nn.Module]:
     """The parts of one module whose parameters decide weights, those of modules inside of it aside."""
     if isinstance(module, _WHOLE):
         yield module
-    names = ("query_map", "key_map", "gate_map") if isinstance(module, _MAPPING) else getattr(module, "deciding", ())
-    for name in names:
+    usual = ("query_map", "key_map", "gate_map") if isinstance(module, _MAPPING) else ()
+    for name in (*usual, *getattr(module, "deciding", ())):
         part = module.get_submodule(name) if not name or hasattr(module, name) else None
         if part is not None:
             yield part

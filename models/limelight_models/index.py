@@ -67,6 +67,7 @@ ZOO = {
     "word-by-word": Entry("R7", "sentence_pairs.word_by_word", "once"),
     "structured": Entry("K16", "sentences.structured", "free one"),
     "gpt": Entry("L2", "transformer.gpt"),
+    "linear-gpt": Entry("M4", "transformer.linear_gpt"),
     "latent-attention": Entry("T3", "transformer.latent_attention", "separate"),
     "vit": Entry("L7", "vision.vit"),
     "deit": Entry("L7", "vision.deit", "soft label"),

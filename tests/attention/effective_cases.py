@@ -7,13 +7,13 @@ from limelight_models.attention.controls import EqualChosen, EqualSums
 from limelight_models.attention.effective.blocks import Band, LastKeys
 from limelight_models.attention.effective.core import Effective
 from limelight_models.attention.effective.groups import HeadGroups
+from limelight_models.attention.effective.kernel import LinearAttention
 from limelight_models.attention.effective.recurrence import Recurrence
 from limelight_models.zoo.long.bigbird import SparseGraph
 from limelight_models.zoo.long.deepseek_sparse import Indexed
 from limelight_models.zoo.long.efficient import EfficientAttention
 from limelight_models.zoo.long.fmmformer import Blended, FarField
 from limelight_models.zoo.long.gated_deltanet import GatedDelta
-from limelight_models.zoo.long.linear_transformer import LinearAttention
 from limelight_models.zoo.long.linformer import LinformerAttention
 from limelight_models.zoo.long.mamba import StateSpace
 from limelight_models.zoo.long.native_sparse import NativeSparse

@@ -18,7 +18,7 @@ from limelight_models.cards.labels import input_steps
 from limelight_models.cards.language import Attends, State, TextInput, Written, cached_states, forced_target, maps_of
 from limelight_models.data import dates, rows, tokenizers
 from limelight_models.data.dataset import Dataset
-from limelight_models.network import Answer, PromptedNetwork, StepAnswer
+from limelight_models.network import Answer, GeneratingNetwork, PromptedNetwork, StepAnswer
 from limelight_models.recipes import Blueprint, Card, Preset, Recipe, Sizes
 from limelight_models.tasks.generate import Generate
 
@@ -46,8 +46,8 @@ class DecoderConfig(Sizes):
         """The most tokens put in."""
         return 1 + self.max_prompt + self.max_new_tokens
 
-    def attention(self) -> CausalAttention:
-        """Attention of a layer."""
+    def attention(self) -> nn.Module:
+        """Attention of a layer, called as `CausalAttention`."""
         return CausalAttention(
             MultiHead(attention=Attention(score=ScaledDot()), d_model=self.d_model, heads=self.heads)
         )
@@ -63,7 +63,7 @@ class Block(AroundAttention, nn.Module):
     Shapes: features [batch, token, d_model] -> the same, weights [batch, head, token, token].
     """
 
-    attention: CausalAttention
+    attention: Any
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -74,8 +74,8 @@ class Block(AroundAttention, nn.Module):
         self.hidden = nn.Sequential(nn.Linear(d_model, config.d_hidden), nn.GELU(), nn.Linear(config.d_hidden, d_model))
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Any]:
-        attended, weights, kept = self.attention(self.attention_norm(features))
+    def forward(self, features: Tensor, *mask: Tensor) -> tuple[Tensor, Tensor, Any]:
+        attended, weights, kept = self.attention(self.attention_norm(features), *mask)
         return self.fed(features + self.dropout(attended)), weights, kept
 
     def step(self, features: Tensor, kept: Any, position: Tensor) -> tuple[Tensor, Tensor, Any]:
@@ -88,13 +88,8 @@ class Block(AroundAttention, nn.Module):
         return features + self.dropout(self.hidden(self.hidden_norm(features)))
 
 
-class Decoder(PromptedNetwork):
-    """Prompt -> text, with the weights of every output token over all that was put in before it.
-
-    Shapes: prompt_ids int64 [batch, token], prompt_mask bool of the same, target_ids int64 [batch, output] ending
-        with the end token -> scores [batch, output, token], maps `decoder.<layer>.self` [batch, head, output, input]:
-        what goes in is the begin token, the prompt, and the target but for its last token.
-    """
+class TokenLayers(GeneratingNetwork):
+    """Tokens embedded with their places, layers, and scores by the same embeddings."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -116,6 +111,15 @@ class Decoder(PromptedNetwork):
     def scores(self, features: Tensor) -> Tensor:
         """[…, d_model], behind the last norm -> […, token]: by the embeddings themselves."""
         return linear(features, self.tokens.weight)
+
+
+class Decoder(TokenLayers, PromptedNetwork):
+    """Prompt -> text, with the weights of every output token over all that was put in before it.
+
+    Shapes: prompt_ids int64 [batch, token], prompt_mask bool of the same, target_ids int64 [batch, output] ending
+        with the end token -> scores [batch, output, token], maps `decoder.<layer>.self` [batch, head, output, input]:
+        what goes in is the begin token, the prompt, and the target but for its last token.
+    """
 
     def prefill(self, token: Tensor, position: Tensor) -> Mapping[str, Tensor]:
         features = self.embed(token, position)
@@ -161,9 +165,8 @@ class Decoder(PromptedNetwork):
         return Answer({"scores": self.scores(states[-1]), **named_states("decoder", states)}, maps)
 
 
-def parts(network: Decoder, blueprint: Blueprint[Any]) -> dict[str, Any]:
-    """Inputs, results and maps of the card."""
-    config = network.config
+def texts(config: DecoderConfig, blueprint: Blueprint[Any]) -> tuple[TextInput, TextInput]:
+    """The prompt, and the input that forces an output."""
     prompt = TextInput(
         summary="What is to be rewritten.",
         tokenizer=blueprint.tokenizer(PROMPT),
@@ -172,7 +175,13 @@ def parts(network: Decoder, blueprint: Blueprint[Any]) -> dict[str, Any]:
         dimension="prompt",
         special_tokens=True,
     )
-    target = forced_target(blueprint.tokenizer(OUTPUT), config.max_new_tokens)
+    return prompt, forced_target(blueprint.tokenizer(OUTPUT), config.max_new_tokens)
+
+
+def parts(network: Decoder, blueprint: Blueprint[Any]) -> dict[str, Any]:
+    """Inputs, results and maps of the card."""
+    config = network.config
+    prompt, target = texts(config, blueprint)
     written = Written.by(config, target.tokenizer, position="position", prompt=prompt, states=config.states())
     put_in = input_steps(prompt=prompt.tokens("prompt"))
     about = "Where layer {} looked, in the prompt and in what was put out, before each token."
@@ -189,7 +198,10 @@ C = TypeVar("C", bound=DecoderConfig)
 
 
 def continuing(
-    config: type[C], card: Callable[[Any, Blueprint[C]], Card], presets: Mapping[str, Preset]
+    config: type[C],
+    card: Callable[[Any, Blueprint[C]], Card],
+    presets: Mapping[str, Preset],
+    network: Callable[[Any], TokenLayers] = Decoder,
 ) -> Recipe[Any]:
     """A recipe by which prompts are continued.
 
@@ -207,4 +219,4 @@ def continuing(
         sizes = config(vocabulary=tokenizers.size(output), begin=begin, end=end, **preset.sizes)
         return Blueprint(sizes, (), {PROMPT: tokenizers.reading(output), OUTPUT: output})
 
-    return Recipe(config, Decoder, card, prepare, presets, task=Generate(), data=rows.PAIRS, builtin=dates.dataset)
+    return Recipe(config, network, card, prepare, presets, task=Generate(), data=rows.PAIRS, builtin=dates.dataset)

@@ -258,6 +258,7 @@ CLAIMS = (
         ("linear-transformer-softmax",),
         1,
     ),
+    Claim("Katharopoulos 2020", "sums decode as well as all keys (by a point)", "linear-gpt", ("gpt",), 1),
     Claim("Choromanski 2021", "as good as softmax (by a point)", "performer", ("linear-transformer-softmax",), 1),
     Claim("Choromanski 2021", "positive features beat trigonometric ones", "performer", ("performer-trigonometric",)),
     Claim("Choromanski 2021", "orthogonal features beat independent ones", "performer", ("performer-independent",)),

@@ -172,7 +172,7 @@ def of_each(sequence: Tensor, read: Tensor) -> Lists:
 def largest(scores: Tensor, most: int) -> Tensor:
     """Places of so many of the largest scores […, place], -1 where fewer are above -∞: INT64 […, most].
 
-    Equal scores would be ranked by each runtime in its own way.
+    Scores are to differ: each runtime ranks equal ones in its own way.
     """
     none = torch.full_like(scores[..., :1], -torch.inf).expand(*scores.shape[:-1], most)  # a text may have fewer
     found = torch.cat([scores, none], -1).topk(most)

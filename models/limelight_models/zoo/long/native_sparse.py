@@ -79,24 +79,20 @@ class NativeSparse(Effective[Branches]):
 
     def sums(self, prepared: Branches, value: Tensor) -> Tensor:
         gates, brief, chosen, near = prepared
-        found = (
-            brief @ self.in_brief(value, self.value_places),
-            self.chosen.sums(chosen, value),
-            self.near.sums(near, value),
-        )
-        return sum((gates[..., c, None] * each for c, each in enumerate(found)), torch.zeros_like(value))
+        seen = brief @ self.in_brief(value, self.value_places)
+        return gated(gates, seen, self.chosen.sums(chosen, value), self.near.sums(near, value))
 
     def rows(self, prepared: Branches, index: Tensor) -> Tensor:
         gates, brief, chosen, near = prepared
         place = torch.arange(chosen.key.shape[2], device=index.device)
         shares = self.value_places.softmax(-1)[:, place % self.block].unsqueeze(1)
-        gate = gates[:, :, index]
         seen = brief[:, :, index][..., torch.div(place, self.block, rounding_mode="floor")] * shares
-        return (
-            gate[..., :1] * seen
-            + gate[..., 1:2] * self.chosen.rows(chosen, index)
-            + gate[..., 2:] * self.near.rows(near, index)
-        )
+        return gated(gates[:, :, index], seen, self.chosen.rows(chosen, index), self.near.rows(near, index))
+
+
+def gated(gates: Tensor, brief: Tensor, chosen: Tensor, near: Tensor) -> Tensor:
+    """Σ_c g^c times what branch c found, [batch, head, query, …]."""
+    return gates[..., :1] * brief + gates[..., 1:2] * chosen + gates[..., 2:] * near
 
 
 class GatedBranches(MultiHead):

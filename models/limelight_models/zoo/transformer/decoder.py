@@ -210,11 +210,11 @@ def continuing(
     """
 
     def prepare(dataset: Dataset, preset: Preset) -> Blueprint[C]:
-        texts = tokenizers.texts_of([each.instance[name] for each in dataset.train for name in ("text", "target")])
+        read = tokenizers.texts_of([each.instance[name] for each in dataset.train for name in ("text", "target")])
         if preset.vocabulary:
-            output = tokenizers.pieces(texts, vocabulary=preset.vocabulary, output=True)
+            output = tokenizers.pieces(read, vocabulary=preset.vocabulary, output=True)
         else:
-            output = tokenizers.characters(texts, lower=False, output=True)
+            output = tokenizers.characters(read, lower=False, output=True)
         begin, end = tokenizers.special_ids(output)
         sizes = config(vocabulary=tokenizers.size(output), begin=begin, end=end, **preset.sizes)
         return Blueprint(sizes, (), {PROMPT: tokenizers.reading(output), OUTPUT: output})

@@ -1,9 +1,8 @@
 """Multi-head latent attention, T3 (DeepSeek-AI 2024): keys and values of all heads come from one short vector a token.
 
-§2.1 of the report on DeepSeek-V2, in a decoder as GPT-2's, which is told of places by rotary keys alone. A cache keeps
-the short vectors and the rotary keys that heads share: what makes keys is multiplied to the query, and what makes
-values to what was found, so that neither is made of what is kept. Queries are not made of short vectors, as in its
-smaller model: that saves memory in training alone.
+§2.1 of the report on DeepSeek-V2, in a decoder as GPT-2's, told of places by rotary keys alone. A cache keeps short
+vectors and the rotary keys that heads share: what makes keys is multiplied to the query, and what makes values to what
+was found. Queries are not made of short vectors, as in its smaller model: that saves memory in training alone.
 """
 
 from dataclasses import dataclass
@@ -59,10 +58,7 @@ class LatentHeads(MultiHead):
 
 
 class TurnedAttention(CausalAttention):
-    """Causal attention of such heads, whose keys and values are kept head by head.
-
-    Shapes: as `CausalAttention`.
-    """
+    """Causal attention of such heads, of which keys and values are kept. Shapes: as `CausalAttention`."""
 
     attention: LatentHeads
 
@@ -112,16 +108,10 @@ class LatentConfig(DecoderConfig):
     d_turned: int = 8
 
     def attention(self) -> CausalAttention:
-        kind = LatentAttention if self.d_latent else TurnedAttention
-        return kind(
-            LatentHeads(
-                d_model=self.d_model,
-                heads=self.heads,
-                d_head=self.d_head,
-                d_latent=self.d_latent,
-                d_turned=self.d_turned,
-            )
+        heads = LatentHeads(
+            d_model=self.d_model, heads=self.heads, d_head=self.d_head, d_latent=self.d_latent, d_turned=self.d_turned
         )
+        return LatentAttention(heads) if self.d_latent else TurnedAttention(heads)
 
     def states(self) -> list[State]:
         if self.d_latent:

@@ -8,12 +8,12 @@ out, of which no key is kept.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from limelight_models.attention.effective.kernel import KernelSums, LinearAttention, Sums
+from limelight_models.attention.effective.kernel import LinearAttention, Sums
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.cards.language import Attends, State, Written, carried_states, maps_of
@@ -36,11 +36,9 @@ class SummedAttention(nn.Module):
         token, token]; of a step weights [batch, head, 1, token of the prompt].
     """
 
-    attention: MultiHead
-
     def __init__(self, *, d_model: int, heads: int) -> None:
         super().__init__()
-        self.attention = MultiHead(attention=LinearAttention(causal=True), d_model=d_model, heads=heads)
+        self.attention: Any = MultiHead(attention=LinearAttention(causal=True), d_model=d_model, heads=heads)
 
     @property
     def makes(self) -> tuple[Weights, ...]:
@@ -50,13 +48,11 @@ class SummedAttention(nn.Module):
 
     def forward(self, features: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Read]:
         heads, (query, key, value) = self.attention, self.attention.project(features, features, None)
-        assert isinstance(heads.attention, KernelSums)
         context, weights = heads.attention(query, key, value, mask[:, None, None])
         return heads.join(context), weights, Read(*heads.attention.read(query, key, value, mask[:, None, None]))
 
     def step(self, features: Tensor, kept: Read, position: Tensor) -> tuple[Tensor, Tensor, Sums]:
         heads, (query, key, value) = self.attention, self.attention.project(features, features, None)
-        assert isinstance(heads.attention, KernelSums)
         context, now = heads.attention.step(query, key, value, kept.sums)
         return heads.join(context), heads.attention.shares(query, kept.keys, now), now
 

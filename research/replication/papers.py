@@ -285,6 +285,7 @@ CLAIMS = (
         ("linear-transformer-softmax",),
         1,
     ),
+    Claim("Katharopoulos 2020", "sums decode as well as all keys (by a point)", "linear-gpt", ("gpt",), 1),
     Claim("Choromanski 2021", "as good as softmax (by a point)", "performer", ("linear-transformer-softmax",), 1),
     Claim("Choromanski 2021", "positive features beat trigonometric ones", "performer", ("performer-trigonometric",)),
     Claim("Choromanski 2021", "orthogonal features beat independent ones", "performer", ("performer-independent",)),
@@ -413,6 +414,30 @@ CLAIMS = (
         "Xiao 2023", "with a sink a window serves (no worse than softmax, by a point)", "sinks", ("sinks-softmax",), 1
     ),
     Claim("Su 2021", "turning by places beats adding them", "rotary", ("linear-transformer-softmax-causal",)),
+    Claim(
+        "DeepSeek 2024",
+        "short vectors serve better than separate heads (59.0 % beside 57.5 % on MMLU)",
+        "latent-attention",
+        ("latent-attention-separate",),
+    ),
+    Claim(
+        "Yuan 2025",
+        "no worse than softmax over all (by a point; 0.456 beside 0.443 on nine benchmarks)",
+        "native-sparse",
+        ("linear-transformer-softmax-causal",),
+        1,
+    ),
+    Claim("Yuan 2025", "chosen blocks and blocks in brief add to a window", "native-sparse", ("native-sparse-window",)),
+    Claim(
+        "DeepSeek 2025",
+        "chosen keys are no worse than all (by a point)",
+        "deepseek-sparse",
+        ("linear-transformer-softmax-causal",),
+        1,
+    ),
+    Claim(
+        "DeepSeek 2025", "keys that an index chooses beat the last ones", "deepseek-sparse", ("deepseek-sparse-last",)
+    ),
     Claim("Qiu 2025", "gates behind heads help", "gated-attention", ("gated-attention-ungated",)),
 )
 

@@ -3,18 +3,20 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from limelight_models.attention.controls import EqualSums
-from limelight_models.attention.effective.blocks import Band
+from limelight_models.attention.controls import EqualChosen, EqualSums
+from limelight_models.attention.effective.blocks import Band, LastKeys
 from limelight_models.attention.effective.core import Effective
 from limelight_models.attention.effective.groups import HeadGroups
+from limelight_models.attention.effective.kernel import LinearAttention
 from limelight_models.attention.effective.recurrence import Recurrence
 from limelight_models.zoo.long.bigbird import SparseGraph
+from limelight_models.zoo.long.deepseek_sparse import Indexed
 from limelight_models.zoo.long.efficient import EfficientAttention
 from limelight_models.zoo.long.fmmformer import Blended, FarField
 from limelight_models.zoo.long.gated_deltanet import GatedDelta
-from limelight_models.zoo.long.linear_transformer import LinearAttention
 from limelight_models.zoo.long.linformer import LinformerAttention
 from limelight_models.zoo.long.mamba import StateSpace
+from limelight_models.zoo.long.native_sparse import NativeSparse
 from limelight_models.zoo.long.nystromformer import NystromAttention
 from limelight_models.zoo.long.performer import Favor
 from limelight_models.zoo.long.random_features import GatedRandomFeatureAttention, RandomFeatureAttention
@@ -22,7 +24,7 @@ from limelight_models.zoo.long.routing_transformer import Routing
 from limelight_models.zoo.long.sinkhorn import Sinkhorn
 from limelight_models.zoo.long.skyformer import SkyAttention
 from limelight_models.zoo.long.softmax_free import SoftAttention
-from limelight_models.zoo.long.sparse_transformer import Column, Fixed, Row
+from limelight_models.zoo.long.sparse_transformer import Column, Fixed
 
 D = 6  # features of a head
 HEADS = 2
@@ -44,6 +46,8 @@ def chunked(attention: Recurrence[Any]) -> Recurrence[Any]:
 # Makes one; a chunk of 4 lets short sequences have several.
 CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "equal": lambda: EqualSums(LinearAttention()),
+    "equal, of blocks": lambda: EqualChosen(Fixed(4, 2)),
+    "equal, of clusters": lambda: EqualChosen(Routing(heads=HEADS, d=D, clusters=3)),
     "linear": LinearAttention,
     "linear, causal": lambda: LinearAttention(causal=True, chunk=4),
     "efficient": EfficientAttention,
@@ -61,10 +65,12 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "sky": lambda: SkyAttention(landmarks=6),
     "without softmax": lambda: SoftAttention(landmarks=5),
     "bigbird": lambda: SparseGraph(heads=HEADS, tokens=40, block=2, window=1, global_=1, random=2),
-    "sparse, strided": lambda: HeadGroups([Row(3), Column(3)]),
+    "sparse, strided": lambda: HeadGroups([LastKeys(3), Column(3)]),
     "sparse, fixed": lambda: Fixed(4, 2),
     "fmm": lambda: Blended(near=Band(2), far=[FarField(1), FarField(-1)], heads=HEADS),
     "routing": lambda: Routing(heads=HEADS, d=D, clusters=3),
+    "native sparse": lambda: NativeSparse(heads=HEADS, block=3, most=3, window=2),
+    "chosen by an index": lambda: Indexed(d_index=2, most=4),
     "sinkhorn": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3),
     "sortcut": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3, cut=2),
     "mamba-2": lambda: gated(chunked(StateSpace(heads=HEADS)), 5, 1),

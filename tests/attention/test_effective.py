@@ -10,6 +10,7 @@ from torch import Tensor
 
 from limelight_models.attention.effective.core import Effective
 from limelight_models.attention.errors import ShapeError
+from limelight_models.zoo.long.deepseek_sparse import Indexed, IndexedHeads
 from tests.attention.effective_cases import CASES, HEADS, D
 
 each = pytest.mark.parametrize("name", CASES)
@@ -104,3 +105,30 @@ def test_many_keys_that_are_alike_lose_nothing_in_single_precision() -> None:
     exact, found = attention(query, key, value)[0], attention.float()(query.float(), key.float(), value.float())
     torch.testing.assert_close(found[0].double(), exact, atol=2e-4, rtol=1e-4)
     torch.testing.assert_close(found[1] @ value.float(), found[0], atol=2e-4, rtol=1e-4)
+
+
+def test_an_index_learns_where_attention_looks_and_teaches_nothing_else() -> None:
+    """By its own cost alone: after it, the keys that it chooses have more of the weight of attention over all."""
+    torch.manual_seed(0)
+    heads = IndexedHeads(Indexed(d_index=6, most=4), d_model=12, heads=2)
+    heads.query_map.weight.data.mul_(4)
+    features = torch.randn(4, 40, 12)
+
+    def held() -> Tensor:
+        """What the chosen keys have of the weight of all."""
+        query, key, value = heads.project(features, features, None)
+        chosen = heads.attention(query, key, value)[1] > 0
+        whole = (query[..., :6] @ key[..., :6].transpose(-2, -1) / 6**0.5).masked_fill(
+            torch.ones(40, 40).triu(1).bool(), -torch.inf
+        )
+        return (whole.softmax(-1) * chosen).sum(-1)[:, :, 10:].mean()
+
+    before, learner = held(), torch.optim.Adam(heads.parameters(), 0.03)
+    for _ in range(40):
+        learner.zero_grad()
+        (heads(features, features)[0].sum() * 0).backward()
+        learner.step()
+    assert held() > before + 0.15
+    assert {name.split(".")[0] for name, each in heads.named_parameters() if each.grad.abs().max() > 0} == {"indexer"}
+    heads.eval()(features, features)[0].sum().backward()
+    assert heads.query_map.weight.grad.abs().max() > 0

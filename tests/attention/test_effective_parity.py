@@ -8,6 +8,7 @@ from torch.nn.functional import normalize
 from limelight_models.attention import Attention, Context
 from limelight_models.attention.score import ScaledDot
 from limelight_models.zoo.long.bigbird import SparseGraph
+from limelight_models.zoo.long.deepseek_sparse import Indexed
 from limelight_models.zoo.long.differential import DifferentialHeads
 from limelight_models.zoo.long.gated_attention import GatedHeads
 from limelight_models.zoo.long.gated_deltanet import GatedDelta
@@ -15,6 +16,7 @@ from limelight_models.zoo.long.mamba import Mixer
 from limelight_models.zoo.long.nystromformer import NystromAttention
 from limelight_models.zoo.long.rotary import GroupedHeads, LinearBias
 from limelight_models.zoo.long.sinks import Sinks
+from limelight_models.zoo.transformer.latent_attention import LatentAttention, LatentHeads, TurnedAttention
 
 
 def test_nystromformer_is_that_of_transformers() -> None:
@@ -202,3 +204,104 @@ def test_slopes_of_distances_are_those_of_transformers() -> None:
     slopes = theirs.build_alibi_tensor(torch.ones(1, 5), 8, torch.float32).reshape(8, 5)
     ours = LinearBias(heads=8)(torch.zeros(1, 8, 5, 2), torch.zeros(1, 8, 5, 2), Context())
     torch.testing.assert_close(ours[0, :, 0], slopes)
+
+
+def test_keys_chosen_by_an_index_are_those_of_transformers() -> None:
+    """With as many heads of the index, and angles of 0: the row has no rotary positions.
+
+    Of queries for which one score at most is 0: among equal ones theirs takes any, and ours the nearest.
+    """
+    library = pytest.importorskip("transformers.models.deepseek_v32.modeling_deepseek_v32")
+    from transformers import DeepseekV32Config
+
+    heads, count, d_index, most = 4, 24, 4, 5
+    config = DeepseekV32Config(
+        hidden_size=16,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        q_lora_rank=12,
+        kv_lora_rank=8,
+        qk_nope_head_dim=6,
+        qk_rope_head_dim=2,
+        v_head_dim=7,
+        index_n_heads=heads,
+        index_head_dim=d_index,
+        index_topk=most,
+        attn_implementation="eager",
+    )
+    torch.manual_seed(0)
+    theirs = library.DeepseekV32Attention(config, 0).eval().requires_grad_(False)
+    x, (_, mask, _) = torch.randn(3, count, 16), looking_back(count)
+    turns = torch.ones(3, count, 2), torch.zeros(3, count, 2)
+    wanted, their_weights = theirs(x, turns, mask.expand(3, 1, -1, -1))
+    asks = theirs.q_a_layernorm(theirs.q_a_proj(x))
+    short, turned = theirs.kv_a_proj_with_mqa(x).unsqueeze(1).split([8, 2], -1)
+    key, value = theirs.expand_kv(theirs.kv_a_layernorm(short), turned)
+    index = theirs.indexer
+    query, asked, weight = (
+        each.unflatten(-1, (heads, -1)).transpose(1, 2)
+        for each in (theirs.q_b_proj(asks), index.wq_b(asks), index.weights_proj(x))
+    )
+    kept = index.k_norm(index.wk(x)).unsqueeze(1).expand(-1, heads, -1, -1)
+    ours = Indexed(d_index=d_index, most=most).eval()
+    asked = torch.cat([asked, weight], -1)
+    found, weights = ours(torch.cat([query, asked], -1), torch.cat([key, kept], -1), value)
+    assert ((weights > 0).sum(-1) == torch.arange(1, count + 1).clamp(max=most)).all()
+    told = (ours.index(asked, kept[:, :1]) == 0).tril().sum(-1)[:, 0] <= 1
+    assert told[:, most:].sum() > 20  # that choose
+    for ours_, theirs_ in (
+        (weights.transpose(1, 2), their_weights.transpose(1, 2)),
+        (theirs.o_proj(found.transpose(1, 2).flatten(2)), wanted),
+    ):
+        torch.testing.assert_close(ours_[told], theirs_[told], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [TurnedAttention, LatentAttention])
+def test_latent_attention_is_that_of_transformers(kind: type[TurnedAttention]) -> None:
+    """All at once, and token by token: from caches of what heads make, and of short vectors."""
+    library = pytest.importorskip("transformers.models.deepseek_v3.modeling_deepseek_v3")
+    from transformers import DeepseekV3Config
+
+    config = DeepseekV3Config(
+        hidden_size=16,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        q_lora_rank=None,
+        kv_lora_rank=8,
+        qk_nope_head_dim=6,
+        qk_rope_head_dim=4,
+        v_head_dim=6,
+        rope_interleave=False,
+        attn_implementation="eager",
+    )
+    torch.manual_seed(0)
+    theirs, count = library.DeepseekV3Attention(config, 0).eval().requires_grad_(False), 9
+    ours = kind(LatentHeads(d_model=16, heads=2, d_head=6, d_latent=8, d_turned=4)).requires_grad_(False)
+    heads = ours.attention
+    shortened, turned = theirs.kv_a_proj_with_mqa.weight.split([8, 4])
+    keys, values = theirs.kv_b_proj.weight.unflatten(0, (2, -1)).split([6, 6], 1)
+    for own, weight in (
+        (heads.query_map, theirs.q_proj.weight),
+        (heads.down[0], shortened),
+        (heads.turned_map, turned),
+        (heads.key_map, keys.flatten(0, 1)),
+        (heads.value_map, values.flatten(0, 1)),
+        (heads.merge, theirs.o_proj.weight),
+    ):
+        own.weight = nn.Parameter(weight, requires_grad=False)
+    heads.merge.bias = None
+    x, (_, mask, _) = torch.randn(3, count, 16), looking_back(count)
+    turns = library.DeepseekV3RotaryEmbedding(config)(x, torch.arange(count)[None])
+    wanted, their_weights = theirs(x, turns, mask)
+    output, weights, kept = ours(x)
+    torch.testing.assert_close(output, wanted, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(weights, their_weights, atol=1e-6, rtol=1e-5)
+    sizes = {name: tuple(each.shape[1::2]) for name, each in vars(kept).items()}
+    assert sizes == ({"latents": (1, 12)} if kind is LatentAttention else {"keys": (2, 10), "values": (2, 6)})
+    for token in range(count):
+        before = type(kept)(
+            *(torch.where(torch.arange(count)[:, None] < token, each, 7.0) for each in vars(kept).values())
+        )
+        output, weights, _ = ours.step(x[:, token : token + 1], before, torch.full((3,), token))
+        torch.testing.assert_close(output[:, 0], wanted[:, token], atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(weights[:, :, 0], their_weights[:, :, token], atol=1e-6, rtol=1e-5)

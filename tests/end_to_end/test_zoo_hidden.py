@@ -26,6 +26,7 @@ STACKS: Mapping[str, tuple[Mapping[str, str], str]] = {
     "transformer": ({"encoder": "encoder", "decoder": "decoder"}, ""),
     "transparent": ({"encoder": "encoder", "decoder": "decoder"}, ""),
     "gpt": ({"decoder": "layers"}, "norm"),
+    "latent-attention": ({"decoder": "layers"}, "norm"),
 }
 
 
@@ -81,7 +82,7 @@ def test_hidden_states_are_what_the_layers_read(
         expected = read_by_layers(name, model, tensors)
         assert sorted(answer.hidden) == sorted(expected)
         for state, vectors in ((answer.hidden[each], expected[each][0]) for each in expected):
-            if name == "gpt":  # of its prompt nothing is labelled
+            if "prompt" in row.sizes:  # of which nothing is labelled
                 vectors = vectors[row.sizes["prompt"] :]
             np.testing.assert_allclose(state.vectors, vectors, atol=1e-5 * max(1, float(vectors.abs().max())))
             assert len(answer.label_sets[state.label_set]) == len(vectors)

@@ -39,6 +39,29 @@ def test_uniform_weights_are_averages_over_what_the_mask_allows() -> None:
     assert not cross["decoder.cross"][1, 0, :, 3:].any()
 
 
+@pytest.mark.parametrize("name", ["bigbird", "sparse-transformer", "sparse-transformer-strided", "routing-transformer"])
+def test_uniform_weights_of_chosen_keys_are_averages_over_these(name: str) -> None:
+    """In every layer: some keys have no weight, and all others of a query have the same."""
+    ids = torch.stack([small.text(40, 1)])
+    for weights in small.make(f"{name}-uniform")(token_ids=ids, token_mask=ids != 0).maps.values():
+        read = weights > 0
+        assert 0 < read.double().mean() < 1
+        once = weights[:, :1] if name == "routing-transformer" else weights  # its clusters share keys
+        shares = once.sum(-1, keepdim=True) / (once > 0).sum(-1, keepdim=True).clamp(min=1)
+        torch.testing.assert_close(once, shares * (once > 0))
+
+
+def test_frozen_attention_moves_nothing_that_has_no_gradient() -> None:
+    ids = torch.stack([small.text(9, 1)])
+    moved = []
+    for name in ("routing-transformer", "routing-transformer-frozen"):
+        network = small.make(name).train()
+        before = {key: value.clone() for key, value in network.named_buffers()}
+        network(token_ids=ids, token_mask=ids != 0)
+        moved.append([key for key, value in network.named_buffers() if not torch.equal(value, before[key])])
+    assert moved[0] and not moved[1]
+
+
 def test_uniform_scores_of_a_kernel_are_divided_by_their_sum() -> None:
     attention = Attention(score=Uniform(GaussianKernel(bandwidth=1.0)), align=KernelRatio())
     _, weights = attention(torch.randn(1, 1, 2, 3), torch.randn(1, 1, 4, 3))

@@ -45,6 +45,7 @@ WITHOUT_SOFTMAX = {
     "ggru",
     "attention-unet",
     "adaptively-sparse",
+    "linear-gpt",
     *LONG - {"forgetting-transformer", "differential-transformer", "gated-attention", "rotary"},
 }
 

@@ -28,8 +28,8 @@ from limelight_models.zoo.rnn_search.luong import Luong
 from limelight_models.zoo.rnn_search.rnn_search import RnnSearch
 from limelight_models.zoo.segmentation.attention_unet import Gate
 from limelight_models.zoo.sentence_pairs.word_by_word import Premise
+from limelight_models.zoo.transformer.decoder import Block, Decoder
 from limelight_models.zoo.transformer.encoder_decoder import DecoderLayer, EncoderDecoder, EncoderDecoderConfig
-from limelight_models.zoo.transformer.gpt import Block, Gpt
 from limelight_models.zoo.transformer.universal import UniversalTransformer
 from tests.kit import small
 from tests.oracles.zoo import sines
@@ -161,7 +161,7 @@ def test_a_gate_is_that_of_the_paper(by_feature: bool) -> None:
 
 def test_the_decoder_equals_torchs_layers_under_a_causal_mask() -> None:
     model = small.make("gpt")
-    assert isinstance(model, Gpt)
+    assert isinstance(model, Decoder)
     prompt, target = small.text(5, 1)[None], small.text(4, 2)[None]
     found = model(prompt_ids=prompt, prompt_mask=prompt != 0, target_ids=target)
     ids = torch.cat([torch.tensor([[GPT.begin]]), prompt, target[:, :-1]], 1)
@@ -184,6 +184,18 @@ def test_the_decoder_equals_torchs_layers_under_a_causal_mask() -> None:
         features = theirs(features, src_mask=causal)
     scores = model.norm(features[:, 5:]) @ model.tokens.weight.T
     assert torch.allclose(found.outputs["scores"], scores, atol=1e-10)
+
+
+def test_latent_attention_keeps_a_fraction_of_what_separate_heads_keep() -> None:
+    """Numbers a token, of all layers, at the sizes of DeepSeek-V2, which it says are 34,560 (60 × 9/2 × 128)."""
+
+    def kept(name: str) -> int:
+        chosen = recipe(name)
+        sizes = {**chosen.presets["paper"].sizes, **chosen.changes}
+        states = chosen.config(vocabulary=9, begin=1, end=2, **sizes).states()
+        return sum(heads * size for heads, size in (each.cache for each in states))
+
+    assert (kept("latent-attention"), kept("latent-attention-separate")) == (34_560, 60 * 128 * (192 + 128))
 
 
 def test_the_transformer_equals_torchs() -> None:

@@ -1,6 +1,7 @@
 """Self-attention of a sequence that is put out token by token: the keys and values of its tokens are kept."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,20 +30,25 @@ class CausalAttention(AroundAttention, nn.Module):
     """
 
     attention: MultiHead
+    cached: type[Any] = KVCache  # what is kept
 
     def __init__(self, attention: MultiHead) -> None:
         super().__init__()
         self.attention = attention
 
-    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, KVCache]:
+    def project(self, features: Tensor, position: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value of tokens at these positions, INT64 [token] or [batch, token]."""
+        return self.attention.project(features, features, None)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Any]:
         """All tokens of a sequence at once, and what is kept of them. Padding may stand behind a sequence."""
-        queries, keys, values = self.attention.project(features, features, None)
         places = torch.arange(features.shape[1], device=features.device)
+        queries, keys, values = self.project(features, places)
         mask = causal(places.unsqueeze(-1), places)
         context, weights = self.attention.attention(queries, keys, values, mask)
         return self.attention.join(context), weights, KVCache(keys, values)
 
-    def step(self, features: Tensor, kept: KVCache, position: Tensor) -> tuple[Tensor, Tensor, KVCache]:
+    def step(self, features: Tensor, kept: Any, position: Tensor) -> tuple[Tensor, Tensor, Any]:
         """One token, from what is kept of those before it.
 
         The cache is neither copied nor changed: the new key's score takes its place among the scores, and its value is
@@ -52,10 +58,17 @@ class CausalAttention(AroundAttention, nn.Module):
             the number of places -> output [batch, 1, d_model], weights [batch, head, 1, place], the new token's own
             [batch, head, 1, d_model / heads].
         """
-        queries, key, value = self.attention.project(features, features, None)
+        queries, key, value = self.project(features, position.unsqueeze(-1))
+        context, weights = self.looked(queries, key, value, kept, position)
+        return self.attention.join(context), weights, KVCache(key, value)
+
+    def looked(
+        self, queries: Tensor, key: Tensor, value: Tensor, kept: KVCache, position: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Context vectors of the new token, and its weights [batch, head, 1, place]; heads of keys may be one."""
         inner = self.attention.attention
         assert isinstance(inner, Attention)
-        places = torch.arange(kept.keys.shape[2], device=features.device)
+        places = torch.arange(kept.keys.shape[2], device=queries.device)
         position = position[:, None, None, None]
         new, mask = places == position, causal(position, places)
         places_of_query = position[:, :, 0]  # [batch, head, query]
@@ -67,8 +80,7 @@ class CausalAttention(AroundAttention, nn.Module):
         weights, factor = inner.marked(aligned, mask)
         before, at_new = weights * ~new, (weights * new).sum(-1, keepdim=True)
         context = inner.combine(before, kept.values, Context()) + inner.combine(at_new, value, Context())
-        context = context if factor is None else context * factor
-        return self.attention.join(context), weights, KVCache(key, value)
+        return context if factor is None else context * factor, weights
 
 
 class CrossAttention(AroundAttention, nn.Module):

@@ -15,6 +15,7 @@ from limelight_models.attention.align.reinforced import Selector
 from limelight_models.attention.alignment import Align
 from limelight_models.attention.context import Context
 from limelight_models.attention.effective.core import Effective
+from limelight_models.attention.effective.groups import HeadGroups
 from limelight_models.attention.effective.kernel import KernelSums
 from limelight_models.attention.features.aggregate import Aggregate, Side
 from limelight_models.attention.general import FeatureAttention
@@ -38,8 +39,8 @@ def deciding(module: nn.Module) -> Iterator[nn.Module]:
     """The parts of one module whose parameters decide weights, those of modules inside of it aside."""
     if isinstance(module, _WHOLE):
         yield module
-    names = ("query_map", "key_map", "gate_map") if isinstance(module, _MAPPING) else getattr(module, "deciding", ())
-    for name in names:
+    usual = ("query_map", "key_map", "gate_map") if isinstance(module, _MAPPING) else ()
+    for name in (*usual, *getattr(module, "deciding", ())):
         part = module.get_submodule(name) if not name or hasattr(module, name) else None
         if part is not None:
             yield part
@@ -132,6 +133,37 @@ class EqualSums(KernelSums):
         return torch.ones_like(query[..., :1]), torch.ones_like(key[..., :1])
 
 
-uniform.register(Effective, EqualSums)
+class EqualChosen(Effective[Any]):
+    """The same weight for every key that a query reads, which other attention chooses.
+
+    Shapes: as `Effective`.
+    """
+
+    def __init__(self, attention: Effective[Any]) -> None:
+        super().__init__(causal=attention.causal)
+        self.attention, self.normalised = attention, attention.normalised
+
+    def prepare(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Any:
+        made = self.attention.prepare(query, key, mask)
+        return made._replace(query=torch.zeros_like(made.query))
+
+    def sums(self, prepared: Any, value: Tensor) -> Tensor:
+        return self.attention.sums(prepared, value)
+
+    def rows(self, prepared: Any, index: Tensor) -> Tensor:
+        return self.attention.rows(prepared, index)
+
+    def allowed(self, prepared: Any, index: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+        return self.attention.allowed(prepared, index, key, mask)
+
+
+@uniform.register
+def _of_effective(module: Effective) -> Effective[Any] | None:
+    """Groups of heads have parts, each of which has its own."""
+    if isinstance(module, HeadGroups):
+        return None
+    return EqualChosen(module) if module.chooses else EqualSums(module)
+
+
 uniform.register(Score, Uniform)
 uniform.register(Selector, KeepAll)

@@ -118,3 +118,18 @@ def places(position: Tensor, like: Tensor) -> Tensor:
     exponents = torch.arange(0, d_model, 2, dtype=torch.float64, device=position.device) / -d_model
     angles = position.unsqueeze(-1) * 10_000**exponents
     return torch.cat([angles.sin(), angles.cos()], -1).to(like.dtype)
+
+
+def turned(features: Tensor, position: Tensor) -> Tensor:
+    """R_i x: features f and f + d/2 turned together, by the angle i / 10000^(2f/d) (Su et al. 2021, eq. 15, 34).
+
+    Angles are float64, as those of `places`.
+
+    Shapes: features [batch, head, token, d], position INT64 [token] or [batch, token] -> as features.
+    """
+    d = features.shape[-1]
+    exponents = torch.arange(0, d, 2, dtype=torch.float64, device=features.device) / -d
+    angles = position[..., None, :, None] * 10_000**exponents
+    cos, sin = angles.cos().to(features.dtype), angles.sin().to(features.dtype)
+    first, second = features.chunk(2, -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)

@@ -22,6 +22,7 @@ from limelight_models.cards.results import (
     Spans,
     State,
     Written,
+    cached,
     cached_states,
     carried_states,
 )
@@ -29,6 +30,6 @@ from limelight_models.cards.results import (
 __all__ = [
     "NEVER", "Attends", "Boxes", "Classes", "DocumentInput", "GraphInput", "ImageInput", "LabelSet", "LinesInput",
     "Map", "MapKind", "Noise", "Numbers", "PairInput", "Spans", "State", "TextInput", "Tokenizer", "WordsInput",
-    "Written", "cached_states", "carried_states", "forced_target", "input_steps", "map_of", "maps_of", "numbered",
-    "one", "output_steps",
+    "Written", "cached", "cached_states", "carried_states", "forced_target", "input_steps", "map_of", "maps_of",
+    "numbered", "one", "output_steps",
 ]  # fmt: skip

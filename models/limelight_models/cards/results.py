@@ -335,10 +335,15 @@ def carried_states(*names: str) -> list[State]:
 def cached_states(layers: int, heads: int, d_model: int) -> list[State]:
     """The cached keys and values of a decoder's layers: `keys.<layer>` and `values.<layer>`, by heads."""
     cache = (heads, d_model // heads)
+    return cached(layers, keys=cache, values=cache)
+
+
+def cached(layers: int, **kinds: tuple[int, int]) -> list[State]:
+    """What a decoder's layers keep of each token as `<kind>.<layer>`: heads and size of each kind."""
     return [
         State(input=f"{kind}.{number}", output=f"next_{kind}.{number}", cache=cache)
         for number in range(layers)
-        for kind in ("keys", "values")
+        for kind, cache in kinds.items()
     ]
 
 

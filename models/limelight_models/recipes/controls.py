@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from limelight_models.attention import controls
+from limelight_models.attention.effective.core import Effective
 from limelight_models.network import Network
 from limelight_models.recipes.recipe import Recipe
 
@@ -18,6 +19,7 @@ Control = Callable[[Network], Network]
 def uniform(network: Network) -> Network:
     """Put the same score for every key in the place of every score: weights are averages over what the mask allows.
 
+    Of attention that chooses its keys they are averages over those that it chooses.
     Raises: ValueError where no part of the network has scores.
     """
     if not equalised(network):
@@ -51,6 +53,9 @@ def frozen(network: Network) -> Network:
             for parameter in part.parameters():
                 parameter.requires_grad_(False)
                 found = True
+            for each in part.modules():
+                if isinstance(each, Effective):
+                    each.moves = False
     if not found:
         raise ValueError(f"{type(network).__name__} has no parameters that decide weights")
     return network

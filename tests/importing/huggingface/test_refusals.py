@@ -20,7 +20,15 @@ from limelight_export.importing.huggingface.checkpoint import read_checkpoint
 from limelight_export.importing.huggingface.convert_weights import convert_weights
 from limelight_export.importing.huggingface.importer import import_checkpoint, read_model
 from limelight_export.importing.huggingface.tasks.task import ImportOptions
-from tests.importing.huggingface.checkpoints import change_config, stated_pooling, tokenizer, write_json
+from limelight_models.index import ZOO
+from tests.importing.huggingface.checkpoints import (
+    change_config,
+    sizes,
+    stated_pooling,
+    tokenizer,
+    write_checkpoint,
+    write_json,
+)
 from tests.importing.huggingface.decoders import DECODERS
 from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS
 from tests.importing.huggingface.encoders import ENCODERS
@@ -100,6 +108,33 @@ def test_an_architecture_that_is_not_known_is_refused_by_name(folder: Path) -> N
     ):
         change_config(folder, model_type=model_type)
         assert refused(folder) == message
+
+
+@pytest.mark.parametrize(
+    ("library_name", "own", "message"),
+    [
+        (
+            "Mamba2",
+            {"num_heads": 4, "head_dim": 16, "expand": 2, "state_size": 8, "n_groups": 1},
+            "Mamba-2 cannot be imported: a state that fades takes the place of attention; the zoo's mamba-2 shows what "
+            "weights that comes to",
+        ),
+        (
+            "Qwen3Next",
+            {"num_key_value_heads": 2, "head_dim": 8, "num_experts": 2, "num_experts_per_tok": 1},
+            "Qwen3-Next cannot be imported: a delta rule takes the place of attention in most layers; the zoo's "
+            "gated-deltanet shows what weights that comes to, and gated-attention the other layers",
+        ),
+    ],
+)
+def test_attention_without_a_matrix_is_refused_with_the_models_that_show_it(
+    tmp_path: Path, library_name: str, own: dict[str, Any], message: str
+) -> None:
+    config = getattr(transformers, f"{library_name}Config")(**sizes(**own))
+    folder = write_checkpoint(tmp_path / "small", getattr(transformers, f"{library_name}ForCausalLM"), config)
+    assert refused(folder) == message
+    named = re.findall(r"[a-z0-9]+-[a-z0-9]+", message.partition("the zoo's")[2])
+    assert named and {*named} <= {*ZOO}
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])

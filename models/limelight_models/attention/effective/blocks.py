@@ -45,6 +45,8 @@ class Blocks(Effective[Blocked]):
     Shapes: as `Effective`.
     """
 
+    chooses = True
+
     def __init__(self, *, causal: bool = False, whole: int = 0) -> None:
         super().__init__(causal=causal)
         self.whole = whole
@@ -108,6 +110,23 @@ class Band(Blocks):
         return (query - key).abs() <= self.band
 
 
+class LastKeys(Blocks):
+    """Scaled dot products with the own key and so many before it: j ≤ i, i - j ≤ `before`.
+
+    Shapes: as `Effective`.
+    """
+
+    def __init__(self, before: int) -> None:
+        super().__init__(causal=True)
+        self.before = before
+
+    def lists(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Lists:
+        return of_blocks(key, self.before, around(key, self.before, 1, 0)[None, None])
+
+    def within(self, query: Tensor, key: Tensor) -> Tensor:
+        return (query >= key) & (query - key <= self.before)
+
+
 def scaled(query: Tensor) -> Tensor:
     """q / √d, whose products with keys are scores."""
     return query * query.shape[-1] ** -0.5
@@ -142,6 +161,22 @@ def of_blocks(sequence: Tensor, size: int, chosen: Tensor) -> Lists:
     home = torch.arange(sequence.shape[2], device=chosen.device)
     read = (chosen.unsqueeze(-1) * size + torch.arange(size, device=chosen.device)).flatten(-2)
     return Lists(in_blocks(sequence, size)[None, None], home[None, None], there(sequence, read))
+
+
+def of_each(sequence: Tensor, read: Tensor) -> Lists:
+    """Lists of queries that read keys of their own, INT64 [batch or 1, head or 1, query, slot], each once."""
+    home = torch.arange(sequence.shape[2], device=read.device)
+    return Lists(home[None, None, :, None], home[None, None], there(sequence, read))
+
+
+def largest(scores: Tensor, most: int) -> Tensor:
+    """Places of so many of the largest scores […, place], -1 where fewer are above -∞: INT64 […, most].
+
+    Scores are to differ: each runtime ranks equal ones in its own way.
+    """
+    none = torch.full_like(scores[..., :1], -torch.inf).expand(*scores.shape[:-1], most)  # a text may have fewer
+    found = torch.cat([scores, none], -1).topk(most)
+    return torch.where(found.values == -torch.inf, -1, found.indices)
 
 
 def there(sequence: Tensor, places: Tensor) -> Tensor:

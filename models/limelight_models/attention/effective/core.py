@@ -22,7 +22,8 @@ class Effective(nn.Module, ABC, Generic[P]):
     A subclass prepares queries and keys once (`P`), sums values in time that grows with the number of tokens, and
     computes the weights of any queries from what was prepared.
 
-    causal: whether a query attends to no key behind it.
+    causal: whether a query attends to no key behind it. moves: whether training moves what has no gradient, if it has
+    such. chooses: whether a query reads some keys alone, by what is prepared, in which `query` makes the scores.
 
     Shapes: query [batch, head, query, d_q], key [batch, head, key, d_k], value [batch, head, key, d_v], mask boolean,
         True = is there, [batch, 1, 1, key] -> context vectors [batch, head, query, d_v], weights [batch, head, query,
@@ -33,6 +34,8 @@ class Effective(nn.Module, ABC, Generic[P]):
     takes_heads = True
     normalised = True  # the weights of a query sum to 1, to 0 where there is nothing to attend to
     signed = False
+    moves = True
+    chooses = False
 
     def __init__(self, *, causal: bool = False) -> None:
         super().__init__()

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from limelight_models.attention.effective.core import Effective
+from limelight_models.attention.score.kernel import elu_plus_one
 from limelight_models.in_turn import Tensors, in_turn
 
 CHUNK = 128  # queries whose own keys a causal sum compares one by one
@@ -72,6 +73,17 @@ class KernelSums(Effective[Features]):
         found = asked @ now.values
         return self.divided(found, asked @ now.keys) if self.divides else found, now
 
+    def read(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Sums, Tensor]:
+        """The sums behind the last token, from which `step` goes on, and φ(k) [batch, head, key, m]."""
+        kept = self.prepare(query, key, mask).key
+        turned = kept.transpose(-2, -1)
+        return Sums(turned @ value, turned.sum(-1, keepdim=True)), kept
+
+    def shares(self, query: Tensor, kept: Tensor, now: Sums) -> Tensor:
+        """Weights of some keys [batch, head, query, key] among all that the sums are of, by their φ(k)."""
+        asked, _ = self.features(query, query, None)
+        return self.divided(asked @ kept.transpose(-2, -1), asked @ now.keys)
+
     def sums(self, prepared: Features, value: Tensor) -> Tensor:
         if not self.divides:
             return self.summed(prepared, value)
@@ -98,6 +110,16 @@ class KernelSums(Effective[Features]):
                 fading = prepared.fading.unsqueeze(2) * before  # of a query, of each token up to it
                 found = found * (fading.flip(-1).cumsum(-1).flip(-1) - fading).exp()  # of all tokens behind a key
         return self.divided(found, found.sum(-1, keepdim=True)) if self.divides else found
+
+
+class LinearAttention(KernelSums):
+    """V'_i = φ(Q_i)ᵀ Σ_j φ(K_j) V_jᵀ / φ(Q_i)ᵀ Σ_j φ(K_j), φ(x) = elu(x) + 1 (Katharopoulos et al. 2020, eq. 4–7).
+
+    Shapes: as `KernelSums`.
+    """
+
+    def features(self, query: Tensor, key: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return elu_plus_one(query), elu_plus_one(key)
 
 
 def causal_sums(query: Tensor, key: Tensor, fading: Tensor | None, value: Tensor, chunk: int) -> Tensor:

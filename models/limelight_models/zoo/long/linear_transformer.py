@@ -3,24 +3,11 @@
 §3.2 of the paper: the product φ(Q) (φ(K)ᵀ V) in the place of (φ(Q) φ(K)ᵀ) V, whose cost is linear in the tokens.
 """
 
-from torch import Tensor
-
 from limelight_models.attention import Attention
-from limelight_models.attention.effective.kernel import KernelSums
+from limelight_models.attention.effective.kernel import LinearAttention
 from limelight_models.attention.score import ScaledDot
-from limelight_models.attention.score.kernel import elu_plus_one
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
 from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, parts, presets
-
-
-class LinearAttention(KernelSums):
-    """V'_i = φ(Q_i)ᵀ Σ_j φ(K_j) V_jᵀ / φ(Q_i)ᵀ Σ_j φ(K_j) (eq. 4–6), φ(x) = elu(x) + 1 (eq. 7).
-
-    Shapes: as `KernelSums`.
-    """
-
-    def features(self, query: Tensor, key: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        return elu_plus_one(query), elu_plus_one(key)
 
 
 class LinearConfig(LongConfig):

@@ -14,21 +14,9 @@ from limelight_models.attention.flat import split_heads
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
 from limelight_models.attention.scoring import Score
+from limelight_models.blocks.transformer import turned
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
 from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, parts, presets
-
-
-def turned(features: Tensor) -> Tensor:
-    """R_i x: features f and f + d/2 turned together, by the angle i / 10000^(2f/d) (Su et al. 2021, eq. 15, 34).
-
-    Angles are float64, as those of `places`. Shapes: [batch, head, token, d] -> the same.
-    """
-    d = features.shape[-1]
-    exponents = torch.arange(0, d, 2, dtype=torch.float64, device=features.device) / -d
-    angles = torch.arange(features.shape[2], device=features.device).unsqueeze(-1) * 10_000**exponents
-    cos, sin = angles.cos().to(features.dtype), angles.sin().to(features.dtype)
-    first, second = features.chunk(2, -1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
 
 class LinearBias(Score):
@@ -67,7 +55,9 @@ class GroupedHeads(MultiHead):
         """R q, R k and v, those of a group for each of its heads."""
         q, k = self.split(self.query_map(query)), split_heads(self.key_map(key), self.groups)
         v = split_heads(self.value_map(key if value is None else value), self.groups)
-        q, k = (turned(q), turned(k)) if self.rotary else (q, k)
+        if self.rotary:
+            position = torch.arange(query.shape[1], device=query.device)
+            q, k = turned(q, position), turned(k, position)
         k, v = (each.repeat_interleave(self.heads // self.groups, 1) for each in (k, v))
         return q, k, v
 

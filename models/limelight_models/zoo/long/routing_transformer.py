@@ -46,6 +46,7 @@ class Routing(Effective[Clusters]):
 
     centroids: Tensor  # μ [head, cluster, d]
     normalised = False
+    chooses = True
 
     def __init__(self, *, heads: int, d: int, clusters: int) -> None:
         super().__init__()
@@ -55,7 +56,7 @@ class Routing(Effective[Clusters]):
         query, key = (layer_norm(each, each.shape[-1:]) for each in (query, key))
         there = key.new_ones((1, 1, 1, key.shape[2]), dtype=torch.bool) if mask is None else mask
         asked, read = (self.nearest(each, there) for each in (query, key))
-        if self.training:
+        if self.training and self.moves:
             self.learn(query, key, there)
         return Clusters(query * query.shape[-1] ** -0.5, key, asked, read)
 

@@ -7,24 +7,10 @@ the heads have the first, half the second.
 import torch
 from torch import Tensor
 
-from limelight_models.attention.effective.blocks import Blocks, Lists, around, in_blocks, of_blocks, there
+from limelight_models.attention.effective.blocks import Blocks, LastKeys, Lists, around, in_blocks, of_blocks, there
 from limelight_models.attention.effective.groups import HeadGroups
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
 from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, parts, presets
-
-
-class Row(Blocks):
-    """Strided A⁽¹⁾_i = {j ≤ i: i - j ≤ l}: the last l positions."""
-
-    def __init__(self, stride: int) -> None:
-        super().__init__(causal=True)
-        self.stride = stride
-
-    def lists(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Lists:
-        return of_blocks(key, self.stride, around(key, self.stride, 1, 0)[None, None])
-
-    def within(self, query: Tensor, key: Tensor) -> Tensor:
-        return (query >= key) & (query - key <= self.stride)
 
 
 class Column(Blocks):
@@ -63,14 +49,19 @@ class Fixed(Blocks):
 
 
 class SparseConfig(LongConfig):
-    """Sizes. stride: l. columns: c, none for blocks alone. strided: patterns for what repeats, as pictures do."""
+    """Sizes. stride: l. columns: c, none for blocks alone. strided: patterns for what repeats, as pictures do.
+
+    Strided, A⁽¹⁾_i = {j ≤ i: i - j ≤ l}.
+    """
 
     stride: int = 64
     columns: int = 4
     strided: bool = False
 
     def attention(self) -> Fixed | HeadGroups:
-        return HeadGroups([Row(self.stride), Column(self.stride)]) if self.strided else Fixed(self.stride, self.columns)
+        if not self.strided:
+            return Fixed(self.stride, self.columns)
+        return HeadGroups([LastKeys(self.stride), Column(self.stride)])
 
 
 def card(network: LongEncoder, blueprint: Blueprint[SparseConfig]) -> Card:

@@ -30,6 +30,11 @@ _REFUSED: Mapping[str, str] = {
     "flaubert": "FlauBERT cannot be imported: its tokenizer is a program, which no tokenizer.json can hold",
     "wav2vec2": "wav2vec2 cannot be imported: it has as many frames as a recording is long, and those of a bundle have "
     "one number of frames",
+    # Causal attention without a matrix.
+    "mamba2": "Mamba-2 cannot be imported: a state that fades takes the place of attention; the zoo's mamba-2 shows "
+    "what weights that comes to",
+    "qwen3_next": "Qwen3-Next cannot be imported: a delta rule takes the place of attention in most layers; the zoo's "
+    "gated-deltanet shows what weights that comes to, and gated-attention the other layers",
     "swin": "Swin cannot be imported: it attends within windows that shift from layer to layer",
     "swinv2": "Swin 2 cannot be imported: it attends within windows that shift from layer to layer",
 }

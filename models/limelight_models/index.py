@@ -84,6 +84,7 @@ ZOO = {
     "perceiver": Entry("L20", "latents.perceiver", "apart once"),
     "bigbird": Entry("M8", "long.bigbird", "window random"),
     "sparse-transformer": Entry("M1", "long.sparse_transformer", "strided local"),
+    "long-short": Entry("M16", "long.long_short", "plain"),
     "fmmformer": Entry("M14", "long.fmmformer", "one far"),
     "routing-transformer": Entry("M6", "long.routing_transformer", "local"),
     "sinkhorn": Entry("M7", "long.sinkhorn", "sortcut"),

@@ -320,6 +320,9 @@ CLAIMS = (
         "fmmformer",
         ("linear-transformer-softmax",),
     ),
+    Claim("Zhu 2021", "better than full attention", "long-short", ("linear-transformer-softmax",)),
+    Claim("Zhu 2021", "summaries add to a window", "long-short", ("routing-transformer-local",)),
+    Claim("Zhu 2021", "norms of near and far keys help", "long-short", ("long-short-plain",)),
     Claim("Nguyen 2021", "what is near adds to kernels", "fmmformer", ("fmmformer-far",)),
     Claim(
         "Roy 2021",

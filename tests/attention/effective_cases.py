@@ -14,6 +14,7 @@ from limelight_models.zoo.long.fmmformer import Blended, FarField
 from limelight_models.zoo.long.gated_deltanet import GatedDelta
 from limelight_models.zoo.long.linear_transformer import LinearAttention
 from limelight_models.zoo.long.linformer import LinformerAttention
+from limelight_models.zoo.long.long_short import LongShortAttention
 from limelight_models.zoo.long.mamba import StateSpace
 from limelight_models.zoo.long.nystromformer import NystromAttention
 from limelight_models.zoo.long.performer import Favor
@@ -64,6 +65,8 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "sparse, strided": lambda: HeadGroups([Row(3), Column(3)]),
     "sparse, fixed": lambda: Fixed(4, 2),
     "fmm": lambda: Blended(near=Band(2), far=[FarField(1), FarField(-1)], heads=HEADS),
+    "long-short": lambda: gated(LongShortAttention(d=3, window=2, r=3), 3, 3),
+    "long-short, plain": lambda: gated(LongShortAttention(d=3, window=2, r=3, norms=False), 3, 3),
     "routing": lambda: Routing(heads=HEADS, d=D, clusters=3),
     "sinkhorn": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3),
     "sortcut": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3, cut=2),

@@ -261,6 +261,14 @@ CLAIMS = (
     Claim("Choromanski 2021", "as good as softmax (by a point)", "performer", ("linear-transformer-softmax",), 1),
     Claim("Choromanski 2021", "positive features beat trigonometric ones", "performer", ("performer-trigonometric",)),
     Claim("Choromanski 2021", "orthogonal features beat independent ones", "performer", ("performer-independent",)),
+    Claim("Luo 2021", "numbers of distances add to random features", "relative-kernel", ("performer",)),
+    Claim("Luo 2021", "as good as softmax (by a point)", "relative-kernel", ("linear-transformer-softmax",), 1),
+    Claim(
+        "Luo 2021",
+        "queries and keys of length 1 are better estimated",
+        "relative-kernel",
+        ("relative-kernel-unnormalised",),
+    ),
     Claim(
         "Wang 2020",
         "projected keys and values are no worse than all (by a point)",

@@ -19,6 +19,7 @@ from limelight_models.zoo.long.mamba import StateSpace
 from limelight_models.zoo.long.nystromformer import NystromAttention
 from limelight_models.zoo.long.performer import Favor
 from limelight_models.zoo.long.random_features import GatedRandomFeatureAttention, RandomFeatureAttention
+from limelight_models.zoo.long.relative_kernel import RelativeKernel
 from limelight_models.zoo.long.routing_transformer import Routing
 from limelight_models.zoo.long.sinkhorn import Sinkhorn
 from limelight_models.zoo.long.skyformer import SkyAttention
@@ -55,6 +56,8 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "performer": lambda: Favor(d=D, features=20),
     "performer, causal": lambda: Favor(d=D, features=20, causal=True),
     "performer, trigonometric": lambda: Favor(d=D, features=20, trigonometric=True),
+    "relative kernel": lambda: RelativeKernel(d=D, heads=HEADS, features=20, farthest=3),
+    "relative kernel, 1": lambda: RelativeKernel(d=D, heads=HEADS, features=20, farthest=1, normalised_vectors=False),
     "linformer": lambda: LinformerAttention(places=40, k=4),
     "linformer, shared": lambda: LinformerAttention(places=40, k=4, shared=True),
     "nystrom": lambda: NystromAttention(heads=HEADS, landmarks=5),

@@ -1,4 +1,4 @@
-"""Zhu et al. (2021), §3: eq. 2, 3 and 6, whose second norm is of keys alone."""
+"""Zhu et al. (2021), §3: dynamic projection and a window, whose two norms are of keys alone."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Long–short Transformer, M16 (Zhu et al. 2021): near tokens and a few summaries of all share one softmax.
 
-Fig. 1 of the paper. What it puts together is made of the tokens themselves ("dynamic projection", §3.2). Its two norms
-(§3.3) are of keys alone here: that of a summary of values is no sum of values, so that no weights of tokens would give
+§3 of the paper. What it puts together is made of the tokens themselves ("dynamic projection"). Its two norms (DualLN)
+are of keys alone here: that of a summary of values is no sum of values, so that no weights of tokens would give
 what it gives. Windows are centred at each token, where the paper moves them by segments.
 """
 
@@ -46,7 +46,7 @@ class Summaries(NamedTuple):
 
 
 class LongShortAttention(Effective[Summaries]):
-    """y_i = softmax(q_i [K̄; K_window]ᵀ / √d) [V̄; V_window], K̄ = norm(Pᵀ K), V̄ = Pᵀ V (eq. 2, 3 and 6).
+    """y_i = softmax(q_i [K̄; K_window]ᵀ / √d) [V̄; V_window], K̄ = norm(Pᵀ K), V̄ = Pᵀ V.
 
     P = softmax(X W_P) over positions. Effective weights: those of the window, and those of the summaries times Pᵀ.
 
@@ -104,7 +104,7 @@ def card(network: LongEncoder, blueprint: Blueprint[LongShortConfig]) -> Card:
     )
 
 
-# Of the Long Range Arena (§4.1): 2 layers of 2 heads, windows of 8 and 32 summaries; texts of 4,096 tokens.
+# Of the Long Range Arena: 2 layers of 2 heads, windows of 8 and 32 summaries; texts of 4,096 tokens.
 PRESETS = presets(
     preset(30, 32, 1e-4, patience=30, vocabulary=512).sized(
         d_model=64, layers=2, heads=2, d_hidden=128, window=8, max_tokens=4096

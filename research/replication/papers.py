@@ -338,6 +338,8 @@ CLAIMS = (
         "routing-transformer",
         ("routing-transformer-local",),
     ),
+    Claim("Zeng 2021", "as good as softmax (by a point)", "yoso", ("linear-transformer-softmax",), 1),
+    Claim("Zeng 2021", "samples are no worse than expected weights (by a point)", "yoso", ("yoso-expected",), 1),
     Claim("Tay 2020", "sorted blocks add to a window", "sinkhorn", ("routing-transformer-local",)),
     Claim(
         "Child 2019",

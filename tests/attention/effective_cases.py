@@ -25,6 +25,7 @@ from limelight_models.zoo.long.sinkhorn import Sinkhorn
 from limelight_models.zoo.long.skyformer import SkyAttention
 from limelight_models.zoo.long.softmax_free import SoftAttention
 from limelight_models.zoo.long.sparse_transformer import Column, Fixed, Row
+from limelight_models.zoo.long.yoso import Sampling
 
 D = 6  # features of a head
 HEADS = 2
@@ -73,6 +74,8 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "routing": lambda: Routing(heads=HEADS, d=D, clusters=3),
     "sinkhorn": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3),
     "sortcut": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3, cut=2),
+    "sampling": lambda: Sampling(d=D, bits=2, hashes=3),
+    "sampling, expected": lambda: Sampling(d=D, bits=2, hashes=3, expected=True),
     "mamba-2": lambda: gated(chunked(StateSpace(heads=HEADS)), 5, 1),
     "gated deltanet": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=1)), 4, 2),
     "gated deltanet, ungated": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=0)), 5, 1),

@@ -15,6 +15,7 @@ from limelight_models.zoo.long.mamba import Mixer
 from limelight_models.zoo.long.nystromformer import NystromAttention
 from limelight_models.zoo.long.rotary import GroupedHeads, LinearBias
 from limelight_models.zoo.long.sinks import Sinks
+from limelight_models.zoo.long.yoso import Sampling, UnitHeads
 
 
 def test_nystromformer_is_that_of_transformers() -> None:
@@ -202,3 +203,22 @@ def test_slopes_of_distances_are_those_of_transformers() -> None:
     slopes = theirs.build_alibi_tensor(torch.ones(1, 5), 8, torch.float32).reshape(8, 5)
     ours = LinearBias(heads=8)(torch.zeros(1, 8, 5, 2), torch.zeros(1, 8, 5, 2), Context())
     torch.testing.assert_close(ours[0, :, 0], slopes)
+
+
+def test_yoso_is_that_of_transformers_where_weights_are_expected() -> None:
+    """And so are its gradients, which are not those of its weights. There nothing is merged yet."""
+    theirs = pytest.importorskip("transformers.models.yoso.modeling_yoso")
+    torch.manual_seed(0)
+    config = theirs.YosoConfig(hidden_size=24, num_attention_heads=3, hash_code_len=5, use_expectation=True)
+    config.conv_window = None
+    block = theirs.YosoSelfAttention(config).train()
+    ours = UnitHeads(attention=Sampling(d=8, bits=5, hashes=1, expected=True), d_model=24, heads=3).train()
+    ours.register_module("merge", nn.Identity())
+    ours.query_map, ours.key_map, ours.value_map = block.query, block.key, block.value
+    features, mask = torch.randn(2, 11, 24, requires_grad=True), torch.arange(11) < torch.tensor([[11], [7]])
+    wanted = block(features, (~mask).float() * -10_000)[0] * mask.unsqueeze(-1)  # its queries are masked, too
+    found = ours(features, features, mask=mask[:, None, None])[0] * mask.unsqueeze(-1)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+    pulled = torch.randn_like(found)
+    gradients = (torch.autograd.grad((each * pulled).sum(), features)[0] for each in (found, wanted))
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-3)

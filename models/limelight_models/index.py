@@ -89,6 +89,7 @@ ZOO = {
     "fmmformer": Entry("M14", "long.fmmformer", "one far"),
     "routing-transformer": Entry("M6", "long.routing_transformer", "local"),
     "sinkhorn": Entry("M7", "long.sinkhorn", "sortcut"),
+    "reformer": Entry("M2", "long.reformer", "one"),
     "yoso": Entry("M13", "long.yoso", "expected"),
     "mamba-2": Entry("T9", "long.mamba", "fixed"),
     "gated-deltanet": Entry("T4", "long.gated_deltanet", "ungated kimi"),

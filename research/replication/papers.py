@@ -338,6 +338,8 @@ CLAIMS = (
         "routing-transformer",
         ("routing-transformer-local",),
     ),
+    Claim("Kitaev 2020", "more rounds of hashing are better", "reformer", ("reformer-one",)),
+    Claim("Kitaev 2020", "as good as full attention (by a point)", "reformer", ("linear-transformer-softmax",), 1),
     Claim("Zeng 2021", "as good as softmax (by a point)", "yoso", ("linear-transformer-softmax",), 1),
     Claim("Zeng 2021", "samples are no worse than expected weights (by a point)", "yoso", ("yoso-expected",), 1),
     Claim("Tay 2020", "sorted blocks add to a window", "sinkhorn", ("routing-transformer-local",)),

@@ -19,6 +19,7 @@ from limelight_models.zoo.long.mamba import StateSpace
 from limelight_models.zoo.long.nystromformer import NystromAttention
 from limelight_models.zoo.long.performer import Favor
 from limelight_models.zoo.long.random_features import GatedRandomFeatureAttention, RandomFeatureAttention
+from limelight_models.zoo.long.reformer import HashedAttention
 from limelight_models.zoo.long.relative_kernel import RelativeKernel
 from limelight_models.zoo.long.routing_transformer import Routing
 from limelight_models.zoo.long.sinkhorn import Sinkhorn
@@ -74,6 +75,8 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "routing": lambda: Routing(heads=HEADS, d=D, clusters=3),
     "sinkhorn": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3),
     "sortcut": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3, cut=2),
+    "hashed": lambda: HashedAttention(heads=HEADS, d=D, chunk=3, buckets=4, rounds=3),
+    "hashed, one": lambda: HashedAttention(heads=HEADS, d=D, chunk=4, buckets=2, rounds=1),
     "sampling": lambda: Sampling(d=D, bits=2, hashes=3),
     "sampling, expected": lambda: Sampling(d=D, bits=2, hashes=3, expected=True),
     "mamba-2": lambda: gated(chunked(StateSpace(heads=HEADS)), 5, 1),

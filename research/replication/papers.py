@@ -289,6 +289,14 @@ CLAIMS = (
     Claim("Choromanski 2021", "as good as softmax (by a point)", "performer", ("linear-transformer-softmax",), 1),
     Claim("Choromanski 2021", "positive features beat trigonometric ones", "performer", ("performer-trigonometric",)),
     Claim("Choromanski 2021", "orthogonal features beat independent ones", "performer", ("performer-independent",)),
+    Claim("Luo 2021", "numbers of distances add to random features", "relative-kernel", ("performer",)),
+    Claim("Luo 2021", "as good as softmax (by a point)", "relative-kernel", ("linear-transformer-softmax",), 1),
+    Claim(
+        "Luo 2021",
+        "queries and keys of length 1 are better estimated",
+        "relative-kernel",
+        ("relative-kernel-unnormalised",),
+    ),
     Claim(
         "Wang 2020",
         "projected keys and values are no worse than all (by a point)",
@@ -348,6 +356,9 @@ CLAIMS = (
         "fmmformer",
         ("linear-transformer-softmax",),
     ),
+    Claim("Zhu 2021", "better than full attention", "long-short", ("linear-transformer-softmax",)),
+    Claim("Zhu 2021", "summaries add to a window", "long-short", ("routing-transformer-local",)),
+    Claim("Zhu 2021", "norms of near and far keys help", "long-short", ("long-short-plain",)),
     Claim("Nguyen 2021", "what is near adds to kernels", "fmmformer", ("fmmformer-far",)),
     Claim(
         "Roy 2021",
@@ -355,6 +366,10 @@ CLAIMS = (
         "routing-transformer",
         ("routing-transformer-local",),
     ),
+    Claim("Kitaev 2020", "more rounds of hashing are better", "reformer", ("reformer-one",)),
+    Claim("Kitaev 2020", "as good as full attention (by a point)", "reformer", ("linear-transformer-softmax",), 1),
+    Claim("Zeng 2021", "as good as softmax (by a point)", "yoso", ("linear-transformer-softmax",), 1),
+    Claim("Zeng 2021", "samples are no worse than expected weights (by a point)", "yoso", ("yoso-expected",), 1),
     Claim("Tay 2020", "sorted blocks add to a window", "sinkhorn", ("routing-transformer-local",)),
     Claim(
         "Child 2019",

@@ -15,16 +15,21 @@ from limelight_models.zoo.long.efficient import EfficientAttention
 from limelight_models.zoo.long.fmmformer import Blended, FarField
 from limelight_models.zoo.long.gated_deltanet import GatedDelta
 from limelight_models.zoo.long.linformer import LinformerAttention
+from limelight_models.zoo.long.long_short import LongShortAttention
 from limelight_models.zoo.long.mamba import StateSpace
 from limelight_models.zoo.long.native_sparse import NativeSparse
 from limelight_models.zoo.long.nystromformer import NystromAttention
 from limelight_models.zoo.long.performer import Favor
 from limelight_models.zoo.long.random_features import GatedRandomFeatureAttention, RandomFeatureAttention
+from limelight_models.zoo.long.reformer import HashedAttention
+from limelight_models.zoo.long.relative_kernel import RelativeKernel
 from limelight_models.zoo.long.routing_transformer import Routing
 from limelight_models.zoo.long.sinkhorn import Sinkhorn
 from limelight_models.zoo.long.skyformer import SkyAttention
 from limelight_models.zoo.long.softmax_free import SoftAttention
 from limelight_models.zoo.long.sparse_transformer import Column, Fixed
+from limelight_models.zoo.long.sparse_transformer import Column, Fixed, Row
+from limelight_models.zoo.long.yoso import Sampling
 
 D = 6  # features of a head
 HEADS = 2
@@ -58,6 +63,8 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "performer": lambda: Favor(d=D, features=20),
     "performer, causal": lambda: Favor(d=D, features=20, causal=True),
     "performer, trigonometric": lambda: Favor(d=D, features=20, trigonometric=True),
+    "relative kernel": lambda: RelativeKernel(d=D, heads=HEADS, features=20, farthest=3),
+    "relative kernel, 1": lambda: RelativeKernel(d=D, heads=HEADS, features=20, farthest=1, normalised_vectors=False),
     "linformer": lambda: LinformerAttention(places=40, k=4),
     "linformer, shared": lambda: LinformerAttention(places=40, k=4, shared=True),
     "nystrom": lambda: NystromAttention(heads=HEADS, landmarks=5),
@@ -68,11 +75,17 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "sparse, strided": lambda: HeadGroups([LastKeys(3), Column(3)]),
     "sparse, fixed": lambda: Fixed(4, 2),
     "fmm": lambda: Blended(near=Band(2), far=[FarField(1), FarField(-1)], heads=HEADS),
+    "long-short": lambda: gated(LongShortAttention(d=3, window=2, r=3), 3, 3),
+    "long-short, plain": lambda: gated(LongShortAttention(d=3, window=2, r=3, norms=False), 3, 3),
     "routing": lambda: Routing(heads=HEADS, d=D, clusters=3),
     "native sparse": lambda: NativeSparse(heads=HEADS, block=3, most=3, window=2),
     "chosen by an index": lambda: Indexed(d_index=2, most=4),
     "sinkhorn": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3),
     "sortcut": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3, cut=2),
+    "hashed": lambda: HashedAttention(heads=HEADS, d=D, chunk=3, buckets=4, rounds=3),
+    "hashed, one": lambda: HashedAttention(heads=HEADS, d=D, chunk=4, buckets=2, rounds=1),
+    "sampling": lambda: Sampling(d=D, bits=2, hashes=3),
+    "sampling, expected": lambda: Sampling(d=D, bits=2, hashes=3, expected=True),
     "mamba-2": lambda: gated(chunked(StateSpace(heads=HEADS)), 5, 1),
     "gated deltanet": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=1)), 4, 2),
     "gated deltanet, ungated": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=0)), 5, 1),

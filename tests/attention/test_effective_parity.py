@@ -14,9 +14,11 @@ from limelight_models.zoo.long.gated_attention import GatedHeads
 from limelight_models.zoo.long.gated_deltanet import GatedDelta
 from limelight_models.zoo.long.mamba import Mixer
 from limelight_models.zoo.long.nystromformer import NystromAttention
+from limelight_models.zoo.long.reformer import HashedAttention
 from limelight_models.zoo.long.rotary import GroupedHeads, LinearBias
 from limelight_models.zoo.long.sinks import Sinks
 from limelight_models.zoo.transformer.latent_attention import LatentAttention, LatentHeads, TurnedAttention
+from limelight_models.zoo.long.yoso import Sampling, UnitHeads
 
 
 def test_nystromformer_is_that_of_transformers() -> None:
@@ -305,3 +307,45 @@ def test_latent_attention_is_that_of_transformers(kind: type[TurnedAttention]) -
         output, weights, _ = ours.step(x[:, token : token + 1], before, torch.full((3,), token))
         torch.testing.assert_close(output[:, 0], wanted[:, token], atol=1e-6, rtol=1e-5)
         torch.testing.assert_close(weights[:, :, 0], their_weights[:, :, token], atol=1e-6, rtol=1e-5)
+def test_yoso_is_that_of_transformers_where_weights_are_expected() -> None:
+    """And so are its gradients, which are not those of its weights. There nothing is merged yet."""
+    theirs = pytest.importorskip("transformers.models.yoso.modeling_yoso")
+    torch.manual_seed(0)
+    config = theirs.YosoConfig(hidden_size=24, num_attention_heads=3, hash_code_len=5, use_expectation=True)
+    config.conv_window = None
+    block = theirs.YosoSelfAttention(config).train()
+    ours = UnitHeads(attention=Sampling(d=8, bits=5, hashes=1, expected=True), d_model=24, heads=3).train()
+    ours.register_module("merge", nn.Identity())
+    ours.query_map, ours.key_map, ours.value_map = block.query, block.key, block.value
+    features, mask = torch.randn(2, 11, 24, requires_grad=True), torch.arange(11) < torch.tensor([[11], [7]])
+    wanted = block(features, (~mask).float() * -10_000)[0] * mask.unsqueeze(-1)  # its queries are masked, too
+    found = ours(features, features, mask=mask[:, None, None])[0] * mask.unsqueeze(-1)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+    pulled = torch.randn_like(found)
+    gradients = (torch.autograd.grad((each * pulled).sum(), features)[0] for each in (found, wanted))
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-3)
+
+
+def test_reformer_is_that_of_transformers_within_buckets() -> None:
+    """Of one round: theirs counts what several find as often. It looks into other buckets of a chunk, if it is let."""
+    theirs = pytest.importorskip("transformers.models.reformer.modeling_reformer")
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "attention_head_size": 8, "num_buckets": 6, "num_hashes": 1}
+    config = theirs.ReformerConfig(**sizes, lsh_attn_chunk_length=5, hash_seed=1, is_decoder=False)
+    torch.manual_seed(0)
+    block = theirs.LSHSelfAttention(config).eval()
+    features = 3 * torch.randn(3, 40, 16)
+    query, value = (each(features).unflatten(-1, (2, 8)).transpose(1, 2) for each in (block.query_key, block.value))
+    ours = HashedAttention(heads=2, d=8, chunk=5, buckets=6, rounds=1)
+    torch.manual_seed(1)
+    ours.get_buffer("rotations").copy_(torch.randn(2, 8, 1, 3).transpose(1, 2))
+    bucket = block._hash_vectors(query, 1, None).unsqueeze(2).expand(-1, -1, 8, -1)
+
+    def within(asked: Tensor, read: Tensor, *_: object) -> Tensor:
+        return bucket.gather(-1, asked).unsqueeze(-1) == bucket.gather(-1, read).unsqueeze(-2)
+
+    block._compute_attn_mask = within
+    found, weights = ours(query, query, value)
+    with torch.no_grad():
+        wanted = block(features).hidden_states
+    torch.testing.assert_close(found.transpose(1, 2).flatten(2), wanted, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(weights @ value, found, atol=1e-5, rtol=1e-4)

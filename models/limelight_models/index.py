@@ -70,6 +70,8 @@ ZOO = {
     "vit": Entry("L7", "vision.vit"),
     "deit": Entry("L7", "vision.deit", "soft label"),
     "xcit": Entry("M17", "vision.xcit", "local"),
+    "stand-alone": Entry("L16", "vision.stand_alone", "unplaced"),
+    "axial": Entry("L16", "vision.axial", "unplaced"),
     "minilm": Entry("P22", "vision.minilm", "alone"),
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax softmax-causal"),
     "performer": Entry("M5", "long.performer", "causal independent trigonometric"),

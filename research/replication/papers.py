@@ -305,6 +305,21 @@ CLAIMS = (
         ("linear-transformer-softmax",),
         1,
     ),
+    Claim(
+        "Ramachandran 2019",
+        "scores that know distances beat those that do not",
+        "stand-alone",
+        ("stand-alone-unplaced",),
+        cannot=(_DIGITS,),
+    ),
+    Claim(
+        "Wang 2020",
+        "places in queries, keys and values beat none",
+        "axial",
+        ("axial-unplaced",),
+        cannot=(_DIGITS,),
+    ),
+    Claim("Wang 2020", "whole columns and rows beat a window", "axial", ("stand-alone",), cannot=(_DIGITS,)),
     Claim("Jaegle 2021", "asking the picture again beats one look", "perceiver", ("perceiver-once",)),
     Claim("Jaegle 2021", "rounds that share weights beat those of their own", "perceiver", ("perceiver-apart",)),
     Claim(

@@ -7,6 +7,7 @@ from limelight_models.attention.controls import EqualSums
 from limelight_models.attention.effective.blocks import Band
 from limelight_models.attention.effective.core import Effective
 from limelight_models.attention.effective.groups import HeadGroups
+from limelight_models.attention.effective.pixels import Line, Window
 from limelight_models.attention.effective.recurrence import Recurrence
 from limelight_models.zoo.long.bigbird import SparseGraph
 from limelight_models.zoo.long.efficient import EfficientAttention
@@ -67,6 +68,9 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "routing": lambda: Routing(heads=HEADS, d=D, clusters=3),
     "sinkhorn": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3),
     "sortcut": lambda: Sinkhorn(heads=HEADS, d=D, tokens=40, block=3, cut=2),
+    "window of pixels": lambda: Window(columns=4, reach=1, heads=HEADS, d=D),
+    "row of pixels": lambda: Line(grid=(6, 4), down=False, d=D),
+    "column of pixels": lambda: Line(grid=(6, 4), down=True, d=D),
     "mamba-2": lambda: gated(chunked(StateSpace(heads=HEADS)), 5, 1),
     "gated deltanet": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=1)), 4, 2),
     "gated deltanet, ungated": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=0)), 5, 1),

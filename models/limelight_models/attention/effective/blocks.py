@@ -144,6 +144,14 @@ def of_blocks(sequence: Tensor, size: int, chosen: Tensor) -> Lists:
     return Lists(in_blocks(sequence, size)[None, None], home[None, None], there(sequence, read))
 
 
+def of_remainders(sequence: Tensor, stride: int) -> Lists:
+    """Lists of queries in blocks of every stride-th position, a block for each remainder, which reads its own."""
+    places = in_blocks(sequence, stride).T  # [remainder, turn]
+    place = torch.arange(sequence.shape[2], device=sequence.device)
+    home = place % stride * places.shape[1] + place // stride
+    return Lists(places[None, None], home[None, None], there(sequence, places)[None, None])
+
+
 def there(sequence: Tensor, places: Tensor) -> Tensor:
     """Places of a sequence [batch, head, position, …], -1 for those before and behind it."""
     return torch.where(places < sequence.shape[2], places, -1).clamp(min=-1)

@@ -72,6 +72,7 @@ ZOO = {
     "xcit": Entry("M17", "vision.xcit", "local"),
     "stand-alone": Entry("L16", "vision.stand_alone", "unplaced"),
     "axial": Entry("L16", "vision.axial", "unplaced"),
+    "hvt": Entry("M21", "vision.hvt", "whole"),
     "minilm": Entry("P22", "vision.minilm", "alone"),
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax softmax-causal"),
     "performer": Entry("M5", "long.performer", "causal independent trigonometric"),

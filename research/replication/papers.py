@@ -144,6 +144,15 @@ CLAIMS = (
         ("xcit-local",),
         cannot=(_DIGITS,),
     ),
+    Claim("Pan 2021", "the average of the last tokens beats a class token", "hvt-whole", ("vit",), cannot=(_DIGITS,)),
+    Claim(
+        "Pan 2021",
+        "half of the tokens on the way do nearly as well as all (by two points)",
+        "hvt",
+        ("hvt-whole",),
+        2,
+        cannot=(_DIGITS,),
+    ),
     Claim(
         "Wang 2020",
         "learning a teacher's last layer first beats the task alone",

@@ -212,7 +212,11 @@ def test_a_window_around_each_pixel_is_that_of_timm() -> None:
     """A halo around blocks of one pixel. What it pads the picture with it attends to, so that borders differ; places
     have all features for rows and all for columns, of which ours have half each.
     """
-    known = {"make_divisible": lambda size, **_: int(size), "trunc_normal_": nn.init.trunc_normal_, "_assert": torch._assert}
+    known = {
+        "make_divisible": lambda size, **_: int(size),
+        "trunc_normal_": nn.init.trunc_normal_,
+        "_assert": torch._assert,
+    }
     _, _, halo = of_timm("layers/halo_attn.py", "rel_logits_1d", "PosEmbedRel", "HaloAttn", **known)
     torch.manual_seed(0)
     theirs = halo(16, num_heads=2, block_size=1, halo_size=1)

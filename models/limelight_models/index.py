@@ -38,6 +38,7 @@ ZOO = {
     "dme": Entry("J9", "meta_embeddings.dme", "contextualised concatenated neighbours spelling learned"),
     "disan": Entry("J10", "disan.disan", "bilstm"),
     "resan": Entry("L15", "disan.resan", "soft"),
+    "bi-blosan": Entry("L15", "disan.blosan", "within"),
     "sagan": Entry("J11", "generative.sagan", "plain"),
     "psac": Entry("J12", "co_attention.psac", "question video"),
     "memn2n": Entry("K3", "memory.memn2n", "one"),

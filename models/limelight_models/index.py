@@ -68,6 +68,8 @@ ZOO = {
     "word-by-word": Entry("R7", "sentence_pairs.word_by_word", "once"),
     "structured": Entry("K16", "sentences.structured", "free one"),
     "gpt": Entry("L2", "transformer.gpt"),
+    "image-gpt": Entry("L6", "transformer.image_gpt"),
+    "image-transformer": Entry("L6", "transformer.image_transformer", "whole"),
     "vit": Entry("L7", "vision.vit"),
     "deit": Entry("L7", "vision.deit", "soft label"),
     "xcit": Entry("M17", "vision.xcit", "local"),

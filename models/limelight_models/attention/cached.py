@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from limelight_models.attention.context import Context
 from limelight_models.attention.core import Attention
-from limelight_models.attention.masks import causal
+from limelight_models.attention.masks import Mask, causal
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.weights import AroundAttention
 
@@ -23,22 +23,23 @@ class KVCache:
 class CausalAttention(AroundAttention, nn.Module):
     """Each token attends to itself and to those before it (Vaswani et al. 2017, §3.2.3).
 
-    For a score that looks at each key by itself, or at none, and weights that sum values.
+    looks: which of them, by places alone. For a score that looks at each key by itself, or at none, and weights that
+    sum values.
 
     Shapes: features [batch, token, d_model] -> output of the same shape, weights [batch, head, token, token].
     """
 
     attention: MultiHead
 
-    def __init__(self, attention: MultiHead) -> None:
+    def __init__(self, attention: MultiHead, looks: Mask = causal) -> None:
         super().__init__()
-        self.attention = attention
+        self.attention, self.looks = attention, looks
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor, KVCache]:
         """All tokens of a sequence at once, and what is kept of them. Padding may stand behind a sequence."""
         queries, keys, values = self.attention.project(features, features, None)
         places = torch.arange(features.shape[1], device=features.device)
-        mask = causal(places.unsqueeze(-1), places)
+        mask = self.looks(places.unsqueeze(-1), places)
         context, weights = self.attention.attention(queries, keys, values, mask)
         return self.attention.join(context), weights, KVCache(keys, values)
 
@@ -57,7 +58,7 @@ class CausalAttention(AroundAttention, nn.Module):
         assert isinstance(inner, Attention)
         places = torch.arange(kept.keys.shape[2], device=features.device)
         position = position[:, None, None, None]
-        new, mask = places == position, causal(position, places)
+        new, mask = places == position, self.looks(position, places)
         places_of_query = position[:, :, 0]  # [batch, head, query]
         scores = inner.score(queries, kept.keys, Context(query=queries, key=kept.keys, query_positions=places_of_query))
         if not inner.score.key_free:

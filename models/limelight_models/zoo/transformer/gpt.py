@@ -3,7 +3,9 @@
 §2.3: the decoder of Vaswani et al. 2017 without its encoder, norms in front of each part and one at the end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +13,7 @@ from torch.nn.functional import linear
 
 from limelight_models.attention import Attention
 from limelight_models.attention.cached import CausalAttention, KVCache
+from limelight_models.attention.masks import Mask, causal
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
 from limelight_models.attention.weights import AroundAttention
@@ -20,7 +23,7 @@ from limelight_models.cards.language import Attends, TextInput, Written, cached_
 from limelight_models.data import dates, rows, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.network import Answer, PromptedNetwork, StepAnswer
-from limelight_models.recipes import Blueprint, Card, Preset, Recipe, Sizes, preset, tiny
+from limelight_models.recipes import Blueprint, Card, Preset, Sizes, described, preset, tiny
 from limelight_models.tasks.generate import Generate
 
 PROMPT, OUTPUT = "prompt.json", "tokenizer.json"
@@ -49,6 +52,30 @@ class GptConfig(Sizes):
         """The most tokens put in."""
         return 1 + self.max_prompt + self.max_new_tokens
 
+    @property
+    def looks(self) -> Mask:
+        """What a token attends to, by places."""
+        return causal
+
+    def norm(self) -> nn.Module:
+        """A norm of features."""
+        return nn.LayerNorm(self.d_model)
+
+    def last(self) -> nn.Module:
+        """The norm behind all layers."""
+        return self.norm()
+
+    def act(self) -> nn.Module:
+        """What stands between both maps of a block."""
+        return nn.GELU()
+
+    def block(self) -> "Block":
+        """One of the layers."""
+        return Block(self)
+
+
+C = TypeVar("C", bound=GptConfig)
+
 
 class Block(AroundAttention, nn.Module):
     """x' = x + attention(norm(x));  x'' = x' + W₂ gelu(W₁ norm(x')), where each place looks back alone.
@@ -60,12 +87,12 @@ class Block(AroundAttention, nn.Module):
 
     def __init__(self, config: GptConfig) -> None:
         super().__init__()
-        d_model = config.d_model
-        self.attention_norm = nn.LayerNorm(d_model)
+        d_model, d_hidden = config.d_model, config.d_hidden
+        self.attention_norm = config.norm()
         heads = MultiHead(attention=Attention(score=ScaledDot()), d_model=d_model, heads=config.heads)
-        self.attention = CausalAttention(heads)
-        self.hidden_norm = nn.LayerNorm(d_model)
-        self.hidden = nn.Sequential(nn.Linear(d_model, config.d_hidden), nn.GELU(), nn.Linear(config.d_hidden, d_model))
+        self.attention = CausalAttention(heads, config.looks)
+        self.hidden_norm = config.norm()
+        self.hidden = nn.Sequential(nn.Linear(d_model, d_hidden), config.act(), nn.Linear(d_hidden, d_model))
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor, KVCache]:
@@ -95,8 +122,8 @@ class Gpt(PromptedNetwork):
         self.config = config
         self.tokens = nn.Embedding(config.vocabulary, config.d_model)
         self.places = nn.Embedding(config.places, config.d_model)
-        self.layers = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(config.d_model)
+        self.layers = nn.ModuleList(config.block() for _ in range(config.layers))
+        self.norm = config.last()
         self.dropout = nn.Dropout(config.dropout)
         for embedding in (self.tokens, self.places):
             nn.init.normal_(embedding.weight, std=0.02)
@@ -153,11 +180,11 @@ class Gpt(PromptedNetwork):
         return Answer({"scores": self.scores(states[-1]), **named_states("decoder", states)}, maps)
 
 
-def card(network: Gpt, blueprint: Blueprint[GptConfig]) -> Card:
-    """Describe the model."""
+def parts(network: Gpt, blueprint: Blueprint[Any], prompted: str) -> dict[str, Any]:
+    """Inputs, results and maps of the card. prompted: what the prompt is."""
     config = network.config
     prompt = TextInput(
-        summary="What is to be rewritten.",
+        summary=prompted,
         tokenizer=blueprint.tokenizer(PROMPT),
         max_tokens=config.max_prompt,
         prefix="prompt",
@@ -170,30 +197,37 @@ def card(network: Gpt, blueprint: Blueprint[GptConfig]) -> Card:
     put_in = input_steps(prompt=prompt.tokens("prompt"))
     about = "Where layer {} looked, in the prompt and in what was put out, before each token."
     shown = Attends(written.steps, put_in, about)
+    maps = maps_of(network.layers, {"decoder.{}.self": shown})
+    return {"inputs": [prompt, target], "results": [written], "maps": maps, "hidden": {"decoder": config.d_model}}
+
+
+def card(network: Gpt, blueprint: Blueprint[GptConfig]) -> Card:
+    """Describe the model."""
     return blueprint.card(
         network,
         title="GPT-2",
         summary="Continues a text token by token, looking back at all of it before each one.",
-        inputs=[prompt, target],
-        results=[written],
-        maps=maps_of(network.layers, {"decoder.{}.self": shown}),
-        hidden={"decoder": config.d_model},
         taxonomy="scaled multiplicative, self-attentive, multi-head",
         citation="Radford, Wu, Child, Luan, Amodei, Sutskever (2019): Language Models are Unsupervised Multitask "
         "Learners. OpenAI",
+        **parts(network, blueprint, "What is to be rewritten."),
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[GptConfig]:
+def choices(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
     """One vocabulary for what is read and what is put out: pieces of words, or characters where the preset has none."""
-    texts = tokenizers.texts_of([each.instance[name] for each in dataset.train for name in ("text", "target")])
-    if preset.vocabulary:
-        output = tokenizers.pieces(texts, vocabulary=preset.vocabulary, output=True)
-    else:
-        output = tokenizers.characters(texts, lower=False, output=True)
-    begin, end = tokenizers.special_ids(output)
-    config = GptConfig(vocabulary=tokenizers.size(output), begin=begin, end=end, **preset.sizes)
-    return Blueprint(config, (), {PROMPT: tokenizers.reading(output), OUTPUT: output})
+
+    def prepare(dataset: Dataset, preset: Preset) -> Blueprint[C]:
+        texts = tokenizers.texts_of([each.instance[name] for each in dataset.train for name in ("text", "target")])
+        if preset.vocabulary:
+            output = tokenizers.pieces(texts, vocabulary=preset.vocabulary, output=True)
+        else:
+            output = tokenizers.characters(texts, lower=False, output=True)
+        begin, end = tokenizers.special_ids(output)
+        made = config(vocabulary=tokenizers.size(output), begin=begin, end=end, **preset.sizes)
+        return Blueprint(made, (), {PROMPT: tokenizers.reading(output), OUTPUT: output})
+
+    return prepare
 
 
 PRESETS = {
@@ -209,4 +243,7 @@ PRESETS = {
     ),
 }
 
-GPT = Recipe(GptConfig, Gpt, card, prepare, PRESETS, task=Generate(), data=rows.PAIRS, builtin=dates.dataset)
+# The recipe of a model that continues a prompt, taught by pairs of prompts and what follows.
+continuing = partial(described, choices=choices, data=rows.PAIRS)
+
+GPT = continuing(GptConfig, Gpt, card, PRESETS, task=Generate(), builtin=dates.dataset)

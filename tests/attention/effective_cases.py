@@ -8,6 +8,7 @@ from limelight_models.attention.effective.blocks import Band, LastKeys
 from limelight_models.attention.effective.core import Effective
 from limelight_models.attention.effective.groups import HeadGroups
 from limelight_models.attention.effective.kernel import LinearAttention
+from limelight_models.attention.effective.pixels import Line, Window
 from limelight_models.attention.effective.recurrence import Recurrence
 from limelight_models.zoo.long.bigbird import SparseGraph
 from limelight_models.zoo.long.deepseek_sparse import Indexed
@@ -28,7 +29,6 @@ from limelight_models.zoo.long.sinkhorn import Sinkhorn
 from limelight_models.zoo.long.skyformer import SkyAttention
 from limelight_models.zoo.long.softmax_free import SoftAttention
 from limelight_models.zoo.long.sparse_transformer import Column, Fixed
-from limelight_models.zoo.long.sparse_transformer import Column, Fixed, Row
 from limelight_models.zoo.long.yoso import Sampling
 
 D = 6  # features of a head
@@ -86,6 +86,9 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "hashed, one": lambda: HashedAttention(heads=HEADS, d=D, chunk=4, buckets=2, rounds=1),
     "sampling": lambda: Sampling(d=D, bits=2, hashes=3),
     "sampling, expected": lambda: Sampling(d=D, bits=2, hashes=3, expected=True),
+    "window of pixels": lambda: Window(columns=4, reach=1, heads=HEADS, d=D),
+    "row of pixels": lambda: Line(grid=(6, 4), down=False, d=D),
+    "column of pixels": lambda: Line(grid=(6, 4), down=True, d=D),
     "mamba-2": lambda: gated(chunked(StateSpace(heads=HEADS)), 5, 1),
     "gated deltanet": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=1)), 4, 2),
     "gated deltanet, ungated": lambda: gated(chunked(GatedDelta(heads=HEADS, decays=0)), 5, 1),

@@ -6,6 +6,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from limelight_models.attention import Attention, Context
+from limelight_models.attention.effective.pixels import Window
+from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
 from limelight_models.zoo.long.bigbird import SparseGraph
 from limelight_models.zoo.long.deepseek_sparse import Indexed
@@ -17,8 +19,9 @@ from limelight_models.zoo.long.nystromformer import NystromAttention
 from limelight_models.zoo.long.reformer import HashedAttention
 from limelight_models.zoo.long.rotary import GroupedHeads, LinearBias
 from limelight_models.zoo.long.sinks import Sinks
-from limelight_models.zoo.transformer.latent_attention import LatentAttention, LatentHeads, TurnedAttention
 from limelight_models.zoo.long.yoso import Sampling, UnitHeads
+from limelight_models.zoo.transformer.latent_attention import LatentAttention, LatentHeads, TurnedAttention
+from tests.kit.timm import needs_timm, of_timm
 
 
 def test_nystromformer_is_that_of_transformers() -> None:
@@ -307,6 +310,8 @@ def test_latent_attention_is_that_of_transformers(kind: type[TurnedAttention]) -
         output, weights, _ = ours.step(x[:, token : token + 1], before, torch.full((3,), token))
         torch.testing.assert_close(output[:, 0], wanted[:, token], atol=1e-6, rtol=1e-5)
         torch.testing.assert_close(weights[:, :, 0], their_weights[:, :, token], atol=1e-6, rtol=1e-5)
+
+
 def test_yoso_is_that_of_transformers_where_weights_are_expected() -> None:
     """And so are its gradients, which are not those of its weights. There nothing is merged yet."""
     theirs = pytest.importorskip("transformers.models.yoso.modeling_yoso")
@@ -349,3 +354,34 @@ def test_reformer_is_that_of_transformers_within_buckets() -> None:
         wanted = block(features).hidden_states
     torch.testing.assert_close(found.transpose(1, 2).flatten(2), wanted, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(weights @ value, found, atol=1e-5, rtol=1e-4)
+
+
+@needs_timm
+def test_a_window_around_each_pixel_is_that_of_timm() -> None:
+    """A halo around blocks of one pixel. What it pads the picture with it attends to, so that borders differ; places
+    have all features for rows and all for columns, of which ours have half each.
+    """
+    known = {
+        "make_divisible": lambda size, **_: int(size),
+        "trunc_normal_": nn.init.trunc_normal_,
+        "_assert": torch._assert,
+    }
+    _, _, halo = of_timm("layers/halo_attn.py", "rel_logits_1d", "PosEmbedRel", "HaloAttn", **known)
+    torch.manual_seed(0)
+    theirs = halo(16, num_heads=2, block_size=1, halo_size=1)
+    for half, rel in enumerate((theirs.pos_embed.height_rel, theirs.pos_embed.width_rel)):
+        rel.data.normal_()[:, slice(4, 8) if half == 0 else slice(4)] = 0
+    ours = MultiHead(attention=Window(columns=5, reach=1, heads=2, d=8), d_model=16, heads=2, bias=False)
+    # Each head's keys and values are side by side, and scores of contents alone are divided by √d.
+    kept, values = theirs.kv.weight[:, :, 0, 0].unflatten(0, (2, 2, 8)).unbind(1)
+    ours.query_map.weight.data = theirs.q.weight[:, :, 0, 0] * theirs.scale
+    ours.key_map.weight.data, ours.value_map.weight.data = kept.flatten(0, 1), values.flatten(0, 1)
+    ours.merge = nn.Identity()
+    placed = (theirs.pos_embed.height_rel[2:, :4], theirs.pos_embed.width_rel[2:, 4:])
+    for offsets, rel in zip(ours.attention.offsets, placed, strict=True):
+        offsets.data = (rel / theirs.scale).expand(2, -1, -1)
+    pixels = torch.randn(3, 16, 6, 5)
+    features = pixels.flatten(2).transpose(1, 2)
+    with torch.no_grad():
+        found = ours(features, features)[0].transpose(1, 2).unflatten(2, (6, 5))
+        torch.testing.assert_close(found[:, :, 1:-1, 1:-1], theirs(pixels)[:, :, 1:-1, 1:-1], atol=1e-5, rtol=1e-4)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import limelight
 from limelight_bundle.wire import instance_to_wire
 from limelight_models.cards.card import TrainedModel
-from limelight_models.network import GeneratingNetwork
+from limelight_models.network import GeneratingNetwork, PromptedNetwork
 from tests.kit import small
 from tests.kit.exports import export_model
 from tests.kit.serving import serving
@@ -27,6 +27,7 @@ STACKS: Mapping[str, tuple[Mapping[str, str], str]] = {
     "transparent": ({"encoder": "encoder", "decoder": "decoder"}, ""),
     "gpt": ({"decoder": "layers"}, "norm"),
     "latent-attention": ({"decoder": "layers"}, "norm"),
+    "image-transformer": ({"decoder": "layers"}, "norm"),
 }
 
 
@@ -82,7 +83,7 @@ def test_hidden_states_are_what_the_layers_read(
         expected = read_by_layers(name, model, tensors)
         assert sorted(answer.hidden) == sorted(expected)
         for state, vectors in ((answer.hidden[each], expected[each][0]) for each in expected):
-            if "prompt" in row.sizes:  # of which nothing is labelled
+            if isinstance(model, PromptedNetwork):  # of its prompt nothing is labelled
                 vectors = vectors[row.sizes["prompt"] :]
             np.testing.assert_allclose(state.vectors, vectors, atol=1e-5 * max(1, float(vectors.abs().max())))
             assert len(answer.label_sets[state.label_set]) == len(vectors)

@@ -1,35 +1,15 @@
-"""Cross-covariance attention and local patches against timm's, of which two classes are read, not the package."""
+"""Cross-covariance attention and local patches against timm's."""
 
-import ast
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
-
-import pytest
 import torch
-from torch import nn
 
 from limelight_models.blocks.cross_covariance import CrossCovariance, LocalPatches
-
-TIMM = find_spec("timm")
-
-
-def of_timm(*names: str) -> list[type[nn.Module]]:
-    """Classes of timm's file alone: the package wants torchvision, of which there may be no fitting one."""
-    assert TIMM is not None and TIMM.submodule_search_locations
-    file = Path(TIMM.submodule_search_locations[0]) / "models/xcit.py"
-    tree = ast.parse(file.read_text())
-    wanted = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in names]
-    types = ast.parse("from typing import *\nimport torch\nfrom torch import nn\n").body
-    found: dict[str, Any] = {"use_fused_attn": lambda **_: False}
-    exec(compile(ast.Module([*types, *wanted], []), str(file), "exec"), found)
-    return [found[name] for name in names]
+from tests.kit.timm import needs_timm, of_timm
 
 
-@pytest.mark.skipif(TIMM is None, reason="timm is not installed")
+@needs_timm
 def test_channels_attend_and_patches_meet_as_in_timm() -> None:
     torch.manual_seed(0)
-    cross, local = of_timm("XCA", "LPI")
+    cross, local = of_timm("models/xcit.py", "XCA", "LPI", use_fused_attn=lambda **_: False)
     ours, theirs = CrossCovariance(d_model=12, heads=3).double(), cross(12, num_heads=3, qkv_bias=True).double()
     near, other = LocalPatches(d_model=12, grid=(4, 5)).double().eval(), local(12).double().eval()
     with torch.no_grad():

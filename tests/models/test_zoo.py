@@ -36,7 +36,7 @@ every = pytest.mark.parametrize("name", NAMES)
 published = pytest.mark.parametrize("name", PUBLISHED)
 GRAPHS = [name for name in NAMES if small.card(name).edges]
 WRITING = [name for name in NAMES if recipe(name).data is rows.PAIRS]  # they put out a text, from one
-SCALE = 4  # times as large as the examples' pictures: what the coarsest cells of the papers divide
+SCALE = 8  # times as large as the examples' pictures: what the coarsest cells of the papers divide
 # Their weights are a softmax of edges, a gate, windows, drawn, an entmax already, or never formed.
 LONG = {name for name, entry in index.ZOO.items() if entry.module.startswith("long.")}
 WITHOUT_SOFTMAX = {
@@ -46,6 +46,8 @@ WITHOUT_SOFTMAX = {
     "attention-unet",
     "adaptively-sparse",
     "linear-gpt",
+    "stand-alone",
+    "axial",
     *LONG - {"forgetting-transformer", "differential-transformer", "gated-attention", "rotary"},
 }
 

@@ -198,6 +198,39 @@ def test_latent_attention_keeps_a_fraction_of_what_separate_heads_keep() -> None
     assert (kept("latent-attention"), kept("latent-attention-separate")) == (34_560, 60 * 128 * (192 + 128))
 
 
+def test_image_gpt_is_that_of_transformers() -> None:
+    """Whose first token stands behind the levels in its vocabulary, and which has a map of its own to scores."""
+    library = pytest.importorskip("transformers.models.imagegpt.modeling_imagegpt")
+    model, config = small.make("image-gpt"), small.config("image-gpt")
+    sizes = {"n_embd": config.d_model, "n_layer": config.layers, "n_head": config.heads, "n_inner": config.d_hidden}
+    places = {"vocab_size": config.vocabulary, "n_positions": config.places, "attn_implementation": "eager"}
+    theirs = library.ImageGPTModel(library.ImageGPTConfig(**sizes, **places)).double().eval()
+    assert isinstance(model, Decoder)
+    theirs.wte.weight.data, theirs.wpe.weight.data = model.tokens.weight, model.places.weight
+    theirs.ln_f.weight.data = model.norm.weight
+    for layer, block in zip(model.layers, theirs.h, strict=True):
+        heads = layer.attention.attention
+        maps = (heads.query_map, heads.key_map, heads.value_map)
+        block.attn.c_attn.weight.data = torch.cat([each.weight for each in maps]).T
+        block.attn.c_attn.bias.data = torch.cat([each.bias for each in maps])
+        pairs = (
+            (heads.merge, block.attn.c_proj),
+            (layer.hidden[0], block.mlp.c_fc),
+            (layer.hidden[2], block.mlp.c_proj),
+        )
+        for ours, other in pairs:
+            other.weight.data, other.bias.data = ours.weight.T, ours.bias
+        block.ln_1.weight.data, block.ln_2.weight.data = layer.attention_norm.weight, layer.hidden_norm.weight
+    prompt, target = small.text(5, 1)[None], small.text(7, 2)[None]
+    found = model(prompt_ids=prompt, prompt_mask=prompt != 0, target_ids=target)
+    ids = torch.cat([torch.tensor([[config.begin]]), prompt, target[:, :-1]], 1)
+    wanted = theirs(ids, output_attentions=True, output_hidden_states=True)
+    for number, weights in enumerate(wanted.attentions):
+        assert torch.allclose(found.maps[f"decoder.{number}.self"], weights[:, :, 5:], atol=1e-10)
+    for number, features in enumerate(wanted.hidden_states):
+        assert torch.allclose(found.outputs[f"decoder.hidden.{number}"], features[:, 5:], atol=1e-10)
+
+
 def test_the_transformer_equals_torchs() -> None:
     model = small.make("transformer")
     assert isinstance(model, EncoderDecoder)

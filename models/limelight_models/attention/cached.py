@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from limelight_models.attention.context import Context
 from limelight_models.attention.core import Attention
-from limelight_models.attention.masks import causal
+from limelight_models.attention.masks import Mask, causal
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.weights import AroundAttention
 
@@ -24,7 +24,8 @@ class KVCache:
 class CausalAttention(AroundAttention, nn.Module):
     """Each token attends to itself and to those before it (Vaswani et al. 2017, §3.2.3).
 
-    For a score that looks at each key by itself, or at none, and weights that sum values.
+    looks: which of them, by places alone. For a score that looks at each key by itself, or at none, and weights that
+    sum values.
 
     Shapes: features [batch, token, d_model] -> output of the same shape, weights [batch, head, token, token].
     """
@@ -32,9 +33,9 @@ class CausalAttention(AroundAttention, nn.Module):
     attention: MultiHead
     cached: type[Any] = KVCache  # what is kept
 
-    def __init__(self, attention: MultiHead) -> None:
+    def __init__(self, attention: MultiHead, looks: Mask = causal) -> None:
         super().__init__()
-        self.attention = attention
+        self.attention, self.looks = attention, looks
 
     def project(self, features: Tensor, position: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value of tokens at these positions, INT64 [token] or [batch, token]."""
@@ -44,7 +45,7 @@ class CausalAttention(AroundAttention, nn.Module):
         """All tokens of a sequence at once, and what is kept of them. Padding may stand behind a sequence."""
         places = torch.arange(features.shape[1], device=features.device)
         queries, keys, values = self.project(features, places)
-        mask = causal(places.unsqueeze(-1), places)
+        mask = self.looks(places.unsqueeze(-1), places)
         context, weights = self.attention.attention(queries, keys, values, mask)
         return self.attention.join(context), weights, KVCache(keys, values)
 
@@ -70,7 +71,7 @@ class CausalAttention(AroundAttention, nn.Module):
         assert isinstance(inner, Attention)
         places = torch.arange(kept.keys.shape[2], device=queries.device)
         position = position[:, None, None, None]
-        new, mask = places == position, causal(position, places)
+        new, mask = places == position, self.looks(position, places)
         places_of_query = position[:, :, 0]  # [batch, head, query]
         scores = inner.score(queries, kept.keys, Context(query=queries, key=kept.keys, query_positions=places_of_query))
         if not inner.score.key_free:

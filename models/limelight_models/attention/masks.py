@@ -53,6 +53,11 @@ def block(size: int) -> Mask:
     return Mask(lambda i, j: torch.div(i, size, rounding_mode="floor") == torch.div(j, size, rounding_mode="floor"))
 
 
+def memory(size: int, before: int) -> Mask:
+    """Keys up to the query, from so many positions before the query's block of `size` (Parmar et al. 2018, §3.2)."""
+    return Mask(lambda i, j: (j <= i) & (j >= torch.div(i, size, rounding_mode="floor") * size - before))
+
+
 def padding(lengths: Tensor) -> Mask:
     """Keys before the end of each instance. Shapes: lengths [batch] -> [batch, 1, 1, key]."""
     return Mask(lambda i, j: j < lengths[:, None, None, None])

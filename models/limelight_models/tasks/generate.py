@@ -1,5 +1,6 @@
 """A sequence put out token by token."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -66,6 +67,24 @@ class Generate(Task):
             Metric.over(ratios(tokens), name="token accuracy"),
             *(bleu(written, wanted) if by_words else []),
         ]
+
+
+@dataclass(frozen=True)
+class Continue(Generate):
+    """The same of what many other sequences could stand for, so that none is right: the target is forced."""
+
+    def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
+        """Share of tokens that are the most likely ones; bits that a token costs, -log₂ of its probability."""
+        right, bits = dict[int, tuple[float, float]](), dict[int, tuple[float, float]]()
+        with torch.no_grad():
+            for batch in held_out.in_order():
+                mask, ids = batch.tensors[f"{self.target}_mask"], batch.tensors[f"{self.target}_ids"]
+                scores = network(**batch.tensors).outputs["scores"]
+                costs = cross_entropy(scores.transpose(1, 2), ids, reduction="none") / math.log(2)
+                counts = mask.sum(1).tolist()
+                for found, each in ((right, scores.argmax(-1) == ids), (bits, costs)):
+                    found |= zip(batch.indices, zip((each * mask).sum(1).tolist(), counts, strict=True), strict=True)
+        return [Metric.over(ratios(right), name="token accuracy"), Metric.over(ratios(bits), name="bits per token")]
 
 
 def greedy(network: GeneratingNetwork, written: Written, tensors: Mapping[str, Tensor]) -> list[tuple[int, ...]]:

@@ -162,3 +162,23 @@ def long_encoder(network: Any, tensors: Tensors, attend: Any) -> dict[str, Array
         return post_norm(layer, x, linear(own.merge, np.concatenate([*(weights @ v)], -1))), weights
 
     return long_layers(network, tensors, run)
+
+
+def pre_norm(layer: Any, x: Array, name: str) -> tuple[Array, dict[str, Array]]:
+    """A layer with norms in front (Dosovitskiy et al. 2021, eq. 2, 3), and what it looks at by the name of its map.
+
+    Those are weights, scores and norms (Kobayashi et al. 2020, eq. 4), each [head, …].
+    """
+    own, normed = layer.attention, layernorm(layer.attention_norm, x)
+    parts = [linear(each, normed) for each in (own.query_map, own.key_map, own.value_map)]
+    parts.append(array(own.merge.weight))
+    made, found = array(own.merge.bias), []
+    for q, k, v, w in zip(*(np.split(each, own.heads, -1) for each in parts), strict=True):
+        scores = q @ k.T / np.sqrt(q.shape[1])
+        weights, vectors = softmax(scores), v @ w.T
+        made = made + weights @ vectors
+        found.append((weights, scores, weights * np.linalg.norm(vectors, axis=1)))
+    x = x + made
+    x = x + linear(layer.hidden[2], gelu(linear(layer.hidden[0], layernorm(layer.hidden_norm, x))))
+    looks = zip((name, f"{name}:scores", f"{name}:norms"), zip(*found, strict=True), strict=True)
+    return x, {each: np.array(heads) for each, heads in looks}

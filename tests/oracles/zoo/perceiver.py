@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tests.oracles.cases import Array, array
-from tests.oracles.zoo import Tensors, gelu, layernorm, linear, multi_head, patches
+from tests.oracles.zoo import Tensors, gelu, layernorm, linear, multi_head, patches, pre_norm
 
 
 def places(size: int, bands: int) -> Array:
@@ -13,15 +13,6 @@ def places(size: int, bands: int) -> Array:
     frequencies = np.linspace(1, size / 2, bands)
     angles = np.pi * np.outer(np.linspace(-1, 1, size), frequencies)
     return np.column_stack([np.linspace(-1, 1, size), np.sin(angles), np.cos(angles)])
-
-
-def quantities(layer: Any, x: Array, weights: Array) -> tuple[Array, Array]:
-    """Scores q k / √d, and lengths of a_ij W_O v_j, head by head."""
-    q, k, v = (np.split(linear(each, x), layer.heads, -1) for each in (layer.query_map, layer.key_map, layer.value_map))
-    merge = np.split(array(layer.merge.weight), layer.heads, -1)
-    scores = np.array([q_h @ k_h.T / np.sqrt(q_h.shape[1]) for q_h, k_h in zip(q, k, strict=True)])
-    added = np.array([np.linalg.norm(v_h @ w_h.T, axis=-1) for v_h, w_h in zip(v, merge, strict=True)])
-    return scores, weights * added[:, None]
 
 
 def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
@@ -40,12 +31,6 @@ def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
         z = z + made
         z = z + linear(ask.hidden[3], gelu(linear(ask.hidden[1], layernorm(ask.hidden[0], z))))
         for number, layer in enumerate(network.thinking[part * config.layers : (part + 1) * config.layers]):
-            normed = layernorm(layer.attention_norm, z)
-            made, weights = multi_head(layer.attention, normed, normed)
-            name = f"latents.{turn * config.layers + number}.self"
-            maps[name] = weights
-            maps[f"{name}:scores"], maps[f"{name}:norms"] = quantities(layer.attention, normed, weights)
-            z = z + made
-            hidden = gelu(linear(layer.hidden[0], layernorm(layer.hidden_norm, z)))
-            z = z + linear(layer.hidden[2], hidden)
+            z, found = pre_norm(layer, z, f"latents.{turn * config.layers + number}.self")
+            maps |= found
     return {"logits": linear(network.classify, z.mean(0)), **maps}

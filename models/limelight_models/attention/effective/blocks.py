@@ -179,6 +179,14 @@ def largest(scores: Tensor, most: int) -> Tensor:
     return torch.where(found.values == -torch.inf, -1, found.indices)
 
 
+def of_remainders(sequence: Tensor, stride: int) -> Lists:
+    """Lists of queries in blocks of every stride-th position, a block for each remainder, which reads its own."""
+    places = in_blocks(sequence, stride).T  # [remainder, turn]
+    place = torch.arange(sequence.shape[2], device=sequence.device)
+    home = place % stride * places.shape[1] + place // stride
+    return Lists(places[None, None], home[None, None], there(sequence, places)[None, None])
+
+
 def there(sequence: Tensor, places: Tensor) -> Tensor:
     """Places of a sequence [batch, head, position, …], -1 for those before and behind it."""
     return torch.where(places < sequence.shape[2], places, -1).clamp(min=-1)

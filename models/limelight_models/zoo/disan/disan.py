@@ -5,7 +5,7 @@ vector of the sentence; neither recurrence nor convolution. Two of them are comp
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -106,15 +106,15 @@ class LstmEncoder(nn.Module):
 class Disan(Network):
     """Two sentences -> classes of the pair, with the weights of each sentence's encoding.
 
+    encoder: makes one as `DisanEncoder`, of the config.
+
     logits = W relu(W' [s¹; s²; s¹ - s²; s¹ ⊙ s²])
 
     Shapes: first_ids int64 [batch, first], second_ids [batch, second], masks bool of the same -> logits [batch, class],
         the maps of the encoder as `first.<map>` and `second.<map>`.
     """
 
-    def __init__(
-        self, config: DisanConfig, *, encoder: Callable[[DisanConfig], DisanEncoder | LstmEncoder] = DisanEncoder
-    ) -> None:
+    def __init__(self, config: DisanConfig, *, encoder: Callable[[Any], Any] = DisanEncoder) -> None:
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.d, padding_idx=0)
@@ -141,23 +141,27 @@ class Disan(Network):
         return Answer({"logits": self.compare(compared)}, maps)
 
 
+def parts(network: Disan, blueprint: Blueprint[Any]) -> dict[str, Any]:
+    """Inputs and maps of the card."""
+    pair = blueprint.pair("Two sentences: what is given (the premise), and what is asked about it (the hypothesis).")
+    maps = {
+        f"{side}.{name}": each
+        for side, tokens in zip(SIDES, (pair.first, pair.second), strict=True)
+        for name, each in network.encoder.maps(tokens, network.config.d).items()
+    }
+    return {"inputs": [pair], "maps": maps}
+
+
 def card(network: Disan, blueprint: Blueprint[DisanConfig]) -> Card:
     """Describe the network."""
-    config = network.config
-    pair = blueprint.pair("Two sentences: what is given (the premise), and what is asked about it (the hypothesis).")
     return blueprint.card(
         network,
         title="Directional self-attention network",
         summary="Tells how two sentences are related, each encoded by attention alone, feature by feature.",
-        inputs=[pair],
-        maps={
-            f"{side}.{name}": each
-            for side, tokens in zip(SIDES, (pair.first, pair.second), strict=True)
-            for name, each in network.encoder.maps(tokens, config.d).items()
-        },
         taxonomy="additive, multi-dimensional, self-attentive",
         citation="Shen, Zhou, Long, Jiang, Pan, Zhang (2018): DiSAN: Directional Self-Attention Network for "
         "RNN/CNN-Free Language Understanding. AAAI",
+        **parts(network, blueprint),
     )
 
 

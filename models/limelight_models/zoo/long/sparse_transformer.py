@@ -7,7 +7,7 @@ the heads have the first, half the second.
 import torch
 from torch import Tensor
 
-from limelight_models.attention.effective.blocks import Blocks, LastKeys, Lists, around, in_blocks, of_blocks, there
+from limelight_models.attention.effective.blocks import Blocks, LastKeys, Lists, around, of_blocks, of_remainders
 from limelight_models.attention.effective.groups import HeadGroups
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
 from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, parts, presets
@@ -21,10 +21,7 @@ class Column(Blocks):
         self.stride = stride
 
     def lists(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Lists:
-        places = in_blocks(key, self.stride).T  # [remainder, turn]
-        place = torch.arange(key.shape[2], device=key.device)
-        home = place % self.stride * places.shape[1] + place // self.stride
-        return Lists(places[None, None], home[None, None], there(key, places)[None, None])
+        return of_remainders(key, self.stride)
 
 
 class Fixed(Blocks):

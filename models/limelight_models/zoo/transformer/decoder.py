@@ -10,6 +10,7 @@ from torch.nn.functional import linear
 
 from limelight_models.attention import Attention
 from limelight_models.attention.cached import CausalAttention
+from limelight_models.attention.masks import Mask, causal
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import ScaledDot
 from limelight_models.attention.weights import AroundAttention
@@ -46,11 +47,31 @@ class DecoderConfig(Sizes):
         """The most tokens put in."""
         return 1 + self.max_prompt + self.max_new_tokens
 
+    @property
+    def looks(self) -> Mask:
+        """What a token attends to, by places."""
+        return causal
+
     def attention(self) -> nn.Module:
         """Attention of a layer, called as `CausalAttention`."""
-        return CausalAttention(
-            MultiHead(attention=Attention(score=ScaledDot()), d_model=self.d_model, heads=self.heads)
-        )
+        heads = MultiHead(attention=Attention(score=ScaledDot()), d_model=self.d_model, heads=self.heads)
+        return CausalAttention(heads, self.looks)
+
+    def norm(self) -> nn.Module:
+        """A norm of features."""
+        return nn.LayerNorm(self.d_model)
+
+    def last(self) -> nn.Module:
+        """The norm behind all layers."""
+        return self.norm()
+
+    def act(self) -> nn.Module:
+        """What stands between both maps of a layer."""
+        return nn.GELU()
+
+    def block(self) -> "Block":
+        """A layer."""
+        return Block(self)
 
     def states(self) -> list[State]:
         """What is kept of tokens, as the attention has it."""
@@ -67,11 +88,11 @@ class Block(AroundAttention, nn.Module):
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
-        d_model = config.d_model
-        self.attention_norm = nn.LayerNorm(d_model)
+        d_model, d_hidden = config.d_model, config.d_hidden
+        self.attention_norm = config.norm()
         self.attention = config.attention()
-        self.hidden_norm = nn.LayerNorm(d_model)
-        self.hidden = nn.Sequential(nn.Linear(d_model, config.d_hidden), nn.GELU(), nn.Linear(config.d_hidden, d_model))
+        self.hidden_norm = config.norm()
+        self.hidden = nn.Sequential(nn.Linear(d_model, d_hidden), config.act(), nn.Linear(d_hidden, d_model))
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, features: Tensor, *mask: Tensor) -> tuple[Tensor, Tensor, Any]:
@@ -96,8 +117,8 @@ class TokenLayers(GeneratingNetwork):
         self.config = config
         self.tokens = nn.Embedding(config.vocabulary, config.d_model)
         self.places = nn.Embedding(config.places, config.d_model) if config.placed else None
-        self.layers = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(config.d_model)
+        self.layers = nn.ModuleList(config.block() for _ in range(config.layers))
+        self.norm = config.last()
         self.dropout = nn.Dropout(config.dropout)
         for embedding in filter(None, (self.tokens, self.places)):
             nn.init.normal_(embedding.weight, std=0.02)
@@ -165,10 +186,13 @@ class Decoder(TokenLayers, PromptedNetwork):
         return Answer({"scores": self.scores(states[-1]), **named_states("decoder", states)}, maps)
 
 
-def texts(config: DecoderConfig, blueprint: Blueprint[Any]) -> tuple[TextInput, TextInput]:
-    """The prompt, and the input that forces an output."""
+REWRITTEN = "What is to be rewritten."
+
+
+def texts(config: DecoderConfig, blueprint: Blueprint[Any], prompted: str) -> tuple[TextInput, TextInput]:
+    """The prompt, and the input that forces an output. prompted: what the prompt is."""
     prompt = TextInput(
-        summary="What is to be rewritten.",
+        summary=prompted,
         tokenizer=blueprint.tokenizer(PROMPT),
         max_tokens=config.max_prompt,
         prefix="prompt",
@@ -178,10 +202,10 @@ def texts(config: DecoderConfig, blueprint: Blueprint[Any]) -> tuple[TextInput, 
     return prompt, forced_target(blueprint.tokenizer(OUTPUT), config.max_new_tokens)
 
 
-def parts(network: Decoder, blueprint: Blueprint[Any]) -> dict[str, Any]:
-    """Inputs, results and maps of the card."""
+def parts(network: Decoder, blueprint: Blueprint[Any], prompted: str = REWRITTEN) -> dict[str, Any]:
+    """Inputs, results and maps of the card. prompted: what the prompt is."""
     config = network.config
-    prompt, target = texts(config, blueprint)
+    prompt, target = texts(config, blueprint, prompted)
     written = Written.by(config, target.tokenizer, position="position", prompt=prompt, states=config.states())
     put_in = input_steps(prompt=prompt.tokens("prompt"))
     about = "Where layer {} looked, in the prompt and in what was put out, before each token."
@@ -195,6 +219,7 @@ def parts(network: Decoder, blueprint: Blueprint[Any]) -> dict[str, Any]:
 
 
 C = TypeVar("C", bound=DecoderConfig)
+_REWRITE = Generate()
 
 
 def continuing(
@@ -202,6 +227,9 @@ def continuing(
     card: Callable[[Any, Blueprint[C]], Card],
     presets: Mapping[str, Preset],
     network: Callable[[Any], TokenLayers] = Decoder,
+    *,
+    task: Generate = _REWRITE,
+    builtin: Callable[..., Dataset] = dates.dataset,
 ) -> Recipe[Any]:
     """A recipe by which prompts are continued.
 
@@ -219,4 +247,4 @@ def continuing(
         sizes = config(vocabulary=tokenizers.size(output), begin=begin, end=end, **preset.sizes)
         return Blueprint(sizes, (), {PROMPT: tokenizers.reading(output), OUTPUT: output})
 
-    return Recipe(config, network, card, prepare, presets, task=Generate(), data=rows.PAIRS, builtin=dates.dataset)
+    return Recipe(config, network, card, prepare, presets, task=task, data=rows.PAIRS, builtin=builtin)

@@ -19,7 +19,7 @@ from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.cards.language import Attends, State, Written, carried_states, maps_of
 from limelight_models.network import Answer, StepAnswer
 from limelight_models.recipes import Blueprint, Card, preset, tiny
-from limelight_models.zoo.transformer.decoder import Block, DecoderConfig, TokenLayers, continuing, texts
+from limelight_models.zoo.transformer.decoder import REWRITTEN, Block, DecoderConfig, TokenLayers, continuing, texts
 
 
 class Read(NamedTuple):
@@ -115,7 +115,7 @@ class LinearGpt(TokenLayers):
 
 def card(network: LinearGpt, blueprint: Blueprint[LinearGptConfig]) -> Card:
     """Describe the model."""
-    prompt, target = texts(network.config, blueprint)
+    prompt, target = texts(network.config, blueprint, REWRITTEN)
     written = Written.by(network.config, target.tokenizer, position="position", states=network.config.states())
     own, read = prompt.tokens("prompt"), "Where layer {} looked in the prompt before each token."
     shown = {

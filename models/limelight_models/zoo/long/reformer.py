@@ -18,14 +18,14 @@ from limelight_models.attention.score.similarity import unit
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
 from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, parts, presets
 
-OWN = -1e5  # score of a token for itself: it counts where nothing else does
+OWN = -1e4  # score of a token for itself, which counts where nothing else does; half precision has no -1e5
 
 
 class Hashed(NamedTuple):
     """Queries and keys [batch, head, token, d], the mask of keys, and what a round of hashing makes of the tokens.
 
     order, home: INT64 [batch, head, round, token], which token stands where when they are sorted, and where one stands.
-    group [batch, head, token, round]: a number for a bucket in a chunk; only that of its next chunk is 1 more.
+    group INT32 [batch, head, token, round]: a number for a bucket in a chunk; only that of its next chunk is 1 more.
     """
 
     query: Tensor
@@ -63,12 +63,10 @@ class HashedAttention(Effective[Hashed]):
         order = (bucket * count + place).argsort(-1)
         home = torch.zeros_like(order).scatter(-1, order, place)
         group = 2 * bucket + home // self.chunk  # in the order of buckets, chunks never fall
-        return Hashed(query, unit(query), order, home, group.transpose(-2, -1).to(query.dtype), mask)
+        return Hashed(query, unit(query), order, home, group.transpose(-2, -1).int(), mask)
 
     def sums(self, prepared: Hashed, value: Tensor) -> Tensor:
-        shown = (
-            value if prepared.mask is None else value * prepared.mask.transpose(-2, -1)
-        )  # padding sees padding alone
+        shown = value if prepared.mask is None else value * prepared.mask.transpose(-2, -1)  # padding sees only padding
         counted = torch.cat([shown, torch.ones_like(value[..., :1])], -1)
         rounds = [self.by_round(prepared, number, counted) for number in range(prepared.order.shape[2])]
         summed, largest = (torch.stack(each) for each in zip(*rounds, strict=True))
@@ -86,7 +84,7 @@ class HashedAttention(Effective[Hashed]):
         own = torch.eye(2 * self.chunk, dtype=torch.bool, device=query.device)[self.chunk :]
         scores = torch.where(own, OWN, gathered(query, asked) @ gathered(key, read).transpose(-2, -1))
         scores = fill(scores, together[number] & (read >= 0).unsqueeze(-2))
-        largest = scores.amax(-1, keepdim=True).clamp(min=2 * OWN)  # of places that are not there
+        largest = scores.amax(-1, keepdim=True).clamp(min=2 * OWN)  # far above what is filled in
         times = sum((each.to(value.dtype) for each in together), torch.zeros_like(scores))  # N
         summed = ((scores - largest).exp() / times.clamp(min=1)) @ gathered(value, read)
         of_token = gathered(torch.cat([summed, largest], -1).flatten(2, 3), home[:, :, number])
@@ -104,8 +102,9 @@ class HashedAttention(Effective[Hashed]):
 
 def together_in(group: Tensor, other: Tensor) -> list[Tensor]:
     """Whether tokens [batch, head, …, query, round] have others [batch, head, …, key, round] in P_i^r, by round."""
-    pairs = zip((group - 0.5).unbind(-1), other.unbind(-1), strict=True)
-    return [(one.unsqueeze(-1) - two.unsqueeze(-2)).abs() < 1 for one, two in pairs]  # they are 0 or 1 apart
+    pairs = zip(group.unbind(-1), other.unbind(-1), strict=True)
+    apart = [one.unsqueeze(-1) - two.unsqueeze(-2) for one, two in pairs]
+    return [each == each.clamp(0, 1) for each in apart]
 
 
 class ReformerConfig(LongConfig):

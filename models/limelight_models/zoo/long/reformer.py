@@ -18,14 +18,14 @@ from limelight_models.attention.score.similarity import unit
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
 from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, parts, presets
 
-OWN = -1e5  # score of a token for itself: it counts where nothing else does
+OWN = -1e4  # score of a token for itself, which counts where nothing else does; half precision has no -1e5
 
 
 class Hashed(NamedTuple):
     """Queries and keys [batch, head, token, d], the mask of keys, and what a round of hashing makes of the tokens.
 
     order, home: INT64 [batch, head, round, token], which token stands where when they are sorted, and where one stands.
-    group [batch, head, token, round]: one number for the tokens of a bucket in a chunk, the next for those behind.
+    group INT32 [batch, head, token, round]: a number for a bucket in a chunk; only that of its next chunk is 1 more.
     """
 
     query: Tensor
@@ -58,16 +58,16 @@ class HashedAttention(Effective[Hashed]):
             raise ShapeError(f"queries are the keys; {count} and {key.shape[2]} differ")
         turned = query.unsqueeze(2) @ self.get_buffer("rotations")  # [batch, head, round, token, bucket / 2]
         bucket = torch.cat([turned, -turned], -1).argmax(-1)
-        if mask is not None:
-            bucket = torch.where(mask, bucket, 2 * turned.shape[-1])
+        bucket = bucket if mask is None else torch.where(mask, bucket, 2 * turned.shape[-1])
         place = torch.arange(count, device=query.device).expand_as(bucket)
         order = (bucket * count + place).argsort(-1)
         home = torch.zeros_like(order).scatter(-1, order, place)
-        group = bucket * (count + 2) + home // self.chunk
-        return Hashed(query, unit(query), order, home, group.transpose(-2, -1), mask)
+        group = 2 * bucket + home // self.chunk  # in the order of buckets, chunks never fall
+        return Hashed(query, unit(query), order, home, group.transpose(-2, -1).int(), mask)
 
     def sums(self, prepared: Hashed, value: Tensor) -> Tensor:
-        counted = torch.cat([value, torch.ones_like(value[..., :1])], -1)
+        shown = value if prepared.mask is None else value * prepared.mask.transpose(-2, -1)  # padding sees only padding
+        counted = torch.cat([shown, torch.ones_like(value[..., :1])], -1)
         rounds = [self.by_round(prepared, number, counted) for number in range(prepared.order.shape[2])]
         summed, largest = (torch.stack(each) for each in zip(*rounds, strict=True))
         found = (summed * (largest - largest.amax(0)).exp()).sum(0)
@@ -75,20 +75,18 @@ class HashedAttention(Effective[Hashed]):
 
     def by_round(self, prepared: Hashed, number: int, value: Tensor) -> tuple[Tensor, Tensor]:
         """Values times exponentials of the scores of a round, over the exponential of the largest; and that score."""
-        query, key, order, home, group, mask = prepared
+        query, key, order, home, group, _ = prepared
         ranks = in_blocks(query, self.chunk)
         tokens = order[:, :, number, ranks.clamp(max=query.shape[2] - 1)]
         asked = torch.where(ranks < query.shape[2], tokens, -1)  # [batch, head, chunk, place]
         read = torch.cat([torch.cat([torch.full_like(asked[:, :, :1], -1), asked[:, :, :-1]], 2), asked], -1)
         together = together_in(gathered(group, asked), gathered(group, read))
-        allowed = together[number] & (read >= 0).unsqueeze(-2)
-        if mask is not None:
-            allowed = allowed & gathered(mask.transpose(-2, -1), read).transpose(-2, -1)
-        scores = gathered(query, asked) @ gathered(key, read).transpose(-2, -1)
-        scores = fill(torch.where(asked.unsqueeze(-1) == read.unsqueeze(-2), OWN, scores), allowed)
-        largest = scores.amax(-1, keepdim=True)
-        times = torch.stack(together).sum(0).clamp(min=1)  # N
-        summed = ((scores - largest).exp() * allowed / times) @ gathered(value, read)
+        own = torch.eye(2 * self.chunk, dtype=torch.bool, device=query.device)[self.chunk :]
+        scores = torch.where(own, OWN, gathered(query, asked) @ gathered(key, read).transpose(-2, -1))
+        scores = fill(scores, together[number] & (read >= 0).unsqueeze(-2))
+        largest = scores.amax(-1, keepdim=True).clamp(min=2 * OWN)  # far above what is filled in
+        times = sum((each.to(value.dtype) for each in together), torch.zeros_like(scores))  # N
+        summed = ((scores - largest).exp() / times.clamp(min=1)) @ gathered(value, read)
         of_token = gathered(torch.cat([summed, largest], -1).flatten(2, 3), home[:, :, number])
         return of_token[..., :-1], of_token[..., -1:]
 
@@ -104,8 +102,9 @@ class HashedAttention(Effective[Hashed]):
 
 def together_in(group: Tensor, other: Tensor) -> list[Tensor]:
     """Whether tokens [batch, head, …, query, round] have others [batch, head, …, key, round] in P_i^r, by round."""
-    apart = (one.unsqueeze(-1) - two.unsqueeze(-2) for one, two in zip(group.unbind(-1), other.unbind(-1), strict=True))
-    return [(each == 0) | (each == 1) for each in apart]
+    pairs = zip(group.unbind(-1), other.unbind(-1), strict=True)
+    apart = [one.unsqueeze(-1) - two.unsqueeze(-2) for one, two in pairs]
+    return [each == each.clamp(0, 1) for each in apart]
 
 
 class ReformerConfig(LongConfig):

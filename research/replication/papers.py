@@ -197,8 +197,8 @@ CLAIMS = (
         ("gated-reader-one",),
     ),
     Claim(
-        "Kadlec 2016",
-        "pointing beats a weighted mean (69.5 % beside 63.0 % on CNN)",
+        "Dhingra 2017",
+        "adding up a word's places beats a weighted mean (69.5 % beside 63.0 % on CNN)",
         "gated-reader-one",
         ("attentive-reader",),
     ),

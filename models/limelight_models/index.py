@@ -85,7 +85,7 @@ ZOO = {
     "minilm": Entry("P22", "vision.minilm", "alone"),
     "linear-transformer": Entry("M4", "long.linear_transformer", "causal softmax softmax-causal"),
     "performer": Entry("M5", "long.performer", "causal independent trigonometric"),
-    "relative-kernel": Entry("M18", "long.relative_kernel", "unnormalised"),
+    "relative-kernel": Entry("M18", "long.relative_kernel", "unnormalised causal"),
     "efficient-attention": Entry("R10", "long.efficient", "scaling"),
     "random-features": Entry("M10", "long.random_features", "causal gated"),
     "linformer": Entry("M3", "long.linformer", "shared"),

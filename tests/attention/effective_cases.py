@@ -64,6 +64,7 @@ CASES: Mapping[str, Callable[[], Effective[Any]]] = {
     "performer, causal": lambda: Favor(d=D, features=20, causal=True),
     "performer, trigonometric": lambda: Favor(d=D, features=20, trigonometric=True),
     "relative kernel": lambda: RelativeKernel(d=D, heads=HEADS, features=20, farthest=3),
+    "relative kernel, causal": lambda: RelativeKernel(d=D, heads=HEADS, features=20, farthest=3, causal=True),
     "relative kernel, 1": lambda: RelativeKernel(d=D, heads=HEADS, features=20, farthest=1, normalised_vectors=False),
     "linformer": lambda: LinformerAttention(places=40, k=4),
     "linformer, shared": lambda: LinformerAttention(places=40, k=4, shared=True),

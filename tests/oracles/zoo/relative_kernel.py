@@ -21,6 +21,7 @@ def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
         count = q.shape[1]
         places = [[farthest + max(-farthest, min(farthest, j - i)) for j in range(count)] for i in range(count)]
         similar = phi(q, omega) @ phi(k, omega).transpose(0, 2, 1) * np.exp(b[:, places])
+        similar = np.tril(similar) if network.config.causal else similar
         return similar / similar.sum(-1, keepdims=True)
 
     return long_encoder(network, tensors, attend)

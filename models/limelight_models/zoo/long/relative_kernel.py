@@ -5,6 +5,8 @@ fast Fourier transforms in n log n. Here all distances beyond one have that one'
 and with such numbers sums of whole chunks give the same in linear time. Queries and keys have length 1.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +16,14 @@ from limelight_models.attention.score.similarity import unit
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
 from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, parts, presets
 from limelight_models.zoo.long.performer import Favor
+
+
+class Recent(NamedTuple):
+    """Σ φ(k) [v; 1]ᵀ [batch, head, m, d_v + 1] of tokens beyond the farthest; φ(k) and [v; 1] of those since then."""
+
+    beyond: Tensor
+    key: Tensor
+    value: Tensor
 
 
 class RelativeKernel(Favor):
@@ -28,8 +38,10 @@ class RelativeKernel(Favor):
     Shapes: as `KernelSums`, of so many heads and as many queries as keys.
     """
 
-    def __init__(self, *, d: int, heads: int, features: int, farthest: int, normalised_vectors: bool = True) -> None:
-        super().__init__(d=d, features=features)
+    def __init__(
+        self, *, d: int, heads: int, features: int, farthest: int, normalised_vectors: bool = True, causal: bool = False
+    ) -> None:
+        super().__init__(d=d, features=features, causal=causal)
         self.farthest, self.normalised_vectors = farthest, normalised_vectors
         self.b = nn.Parameter(torch.zeros(heads, 2 * farthest + 1))
 
@@ -39,27 +51,46 @@ class RelativeKernel(Favor):
         return super().features(query, key, mask)
 
     def by_distance(self, distance: Tensor) -> Tensor:
-        """e^{b_{j-i}} of INT64 j - i [query, key]: [head, query, key]."""
-        return self.b.exp()[:, distance.clamp(-self.farthest, self.farthest) + self.farthest]
+        """e^{b_{j-i}} of INT64 j - i [query, key], 0 for what may not be seen: [head, query, key]."""
+        found = self.b.exp()[:, distance.clamp(-self.farthest, self.farthest) + self.farthest]
+        return found * (distance <= 0) if self.causal else found
 
     def summed(self, prepared: Features, value: Tensor) -> Tensor:
         size, (query, key, _) = self.farthest, prepared
         asked = in_blocks(key, size)  # [chunk, place]
-        beside = torch.arange(-size, 2 * size, device=key.device)
-        read = there(key, asked[:, :1] + beside)  # [chunk, 3 places]
+        beside = torch.arange(-size, size if self.causal else 2 * size, device=key.device)
+        read = there(key, asked[:, :1] + beside)  # [chunk, 2 or 3 times as many places]
         own, near = (key_of(key, places[None, None]) for places in (there(key, asked), read))
-        weights = self.by_distance(beside - beside[size : 2 * size].unsqueeze(-1)).unsqueeze(1)
+        weights = self.by_distance(beside - torch.arange(size, device=key.device).unsqueeze(-1)).unsqueeze(1)
         query = gathered(query, asked[None, None])
         found = (query @ near.transpose(-2, -1) * weights) @ gathered(value, read[None, None])
         totals = own.transpose(-2, -1) @ gathered(value, asked[None, None])  # [batch, head, chunk, m, d_v]
         before, behind = (before_each(before_each(each.cumsum(2))) for each in (totals, totals.flip(2)))
         first, last = (self.b[:, place, None, None, None].exp() for place in (0, -1))
-        return out_of_chunks(found + query @ (first * before + last * behind.flip(2)), key.shape[2])
+        beyond = first * before if self.causal else first * before + last * behind.flip(2)
+        return out_of_chunks(found + query @ beyond, key.shape[2])
 
     def rows(self, prepared: Features, index: Tensor) -> Tensor:
         distance = torch.arange(prepared.key.shape[2], device=index.device) - index.unsqueeze(-1)
         found = prepared.query[:, :, index] @ prepared.key.transpose(-2, -1) * self.by_distance(distance)
         return self.divided(found, found.sum(-1, keepdim=True))
+
+    def step(  # type: ignore[override]
+        self, query: Tensor, key: Tensor, value: Tensor, before: Recent | None = None
+    ) -> tuple[Tensor, Recent]:
+        """As `KernelSums.step`, from the last tokens one by one and a sum of those before them."""
+        asked, key = self.features(query, key, None)
+        value = torch.cat([value, torch.ones_like(value[..., :1])], -1)
+        beyond = torch.zeros_like(key.transpose(-2, -1) @ value) if before is None else before.beyond
+        if before is not None:
+            key, value = torch.cat([before.key, key], 2), torch.cat([before.value, value], 2)
+        if key.shape[2] > self.farthest:
+            beyond = beyond + key[:, :, :1].transpose(-2, -1) @ value[:, :, :1]
+            key, value = key[:, :, 1:], value[:, :, 1:]
+        distance = torch.arange(1 - key.shape[2], 1, device=key.device).unsqueeze(0)
+        found = (asked @ key.transpose(-2, -1) * self.by_distance(distance)) @ value
+        found = found + self.b[:, :1, None].exp() * (asked @ beyond)
+        return self.divided(found[..., :-1], found[..., -1:]), Recent(beyond, key, value)
 
 
 def key_of(key: Tensor, places: Tensor) -> Tensor:
@@ -70,12 +101,13 @@ def key_of(key: Tensor, places: Tensor) -> Tensor:
 class RelativeConfig(LongConfig):
     """Sizes. features: random ones of a head. farthest: the distance beyond which all count alike.
 
-    normalised_vectors: whether queries and keys have length 1.
+    normalised_vectors: whether queries and keys have length 1. causal: whether a token looks at those before it alone.
     """
 
     features: int = 64
     farthest: int = 64
     normalised_vectors: bool = True
+    causal: bool = False
 
     def attention(self) -> RelativeKernel:
         return RelativeKernel(
@@ -84,6 +116,7 @@ class RelativeConfig(LongConfig):
             features=self.features,
             farthest=self.farthest,
             normalised_vectors=self.normalised_vectors,
+            causal=self.causal,
         )
 
 
@@ -110,3 +143,4 @@ PRESETS["tiny"] = PRESETS["tiny"].sized(farthest=3)
 
 RELATIVE_KERNEL = classifying_texts(RelativeConfig, LongEncoder, card, PRESETS, builtin=builtin)
 RELATIVE_KERNEL_UNNORMALISED = RELATIVE_KERNEL.changed(normalised_vectors=False)
+RELATIVE_KERNEL_CAUSAL = RELATIVE_KERNEL.changed(causal=True)

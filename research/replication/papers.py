@@ -462,7 +462,7 @@ CLAIMS = (
     ),
     Claim("Su 2021", "turning by places beats adding them", "rotary", ("linear-transformer-softmax-causal",)),
     Claim(
-        "DeepSeek 2024",
+        "DeepSeek-AI 2024",
         "short vectors serve better than separate heads (59.0 % beside 57.5 % on MMLU)",
         "latent-attention",
         ("latent-attention-separate",),
@@ -476,14 +476,17 @@ CLAIMS = (
     ),
     Claim("Yuan 2025", "chosen blocks and blocks in brief add to a window", "native-sparse", ("native-sparse-window",)),
     Claim(
-        "DeepSeek 2025",
+        "DeepSeek-AI 2025",
         "chosen keys are no worse than all (by a point)",
         "deepseek-sparse",
         ("linear-transformer-softmax-causal",),
         1,
     ),
     Claim(
-        "DeepSeek 2025", "keys that an index chooses beat the last ones", "deepseek-sparse", ("deepseek-sparse-last",)
+        "DeepSeek-AI 2025",
+        "keys that an index chooses beat the last ones",
+        "deepseek-sparse",
+        ("deepseek-sparse-last",),
     ),
     Claim("Qiu 2025", "gates behind heads help", "gated-attention", ("gated-attention-ungated",)),
 )

@@ -87,7 +87,8 @@ class Blocks(Effective[Blocked]):
         read = gathered(read, home[:, :, index] // asked.shape[-1])  # [batch or 1, head or 1, row, slot]
         # False everywhere, by what is there: an export takes it that there are as many rows as queries.
         nowhere = (read[..., :1] < -1) & (torch.arange(count + 1, device=key.device) < 0)
-        listed = nowhere.scatter(-1, torch.where(read < 0, count, read), True)[..., :count]
+        places = torch.where(read < 0, count, read)
+        listed = nowhere.scatter(-1, places, places >= 0)[..., :count]  # as many as there are, likewise
         place = index.unsqueeze(-1)
         found = (listed | (place < self.whole)) & self.within(place, torch.arange(count, device=key.device))
         return found if mask is None else found & mask

@@ -131,7 +131,7 @@ def card(network: Disan, blueprint: Blueprint[BlosanConfig]) -> Card:
         network,
         title="Bi-directional block self-attention network",
         summary="Tells how two sentences are related, each encoded by attention within blocks, then among them.",
-        taxonomy="additive, multi-dimensional, self-attentive, multi-hop",
+        taxonomy="hierarchical, additive, multi-dimensional, self-attentive",
         citation="Shen, Zhou, Long, Jiang, Zhang (2018): Bi-Directional Block Self-Attention for Fast and "
         "Memory-Efficient Sequence Modeling. ICLR",
         **parts(network, blueprint),

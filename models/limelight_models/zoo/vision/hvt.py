@@ -104,10 +104,11 @@ def card(network: HierarchicalTransformer, blueprint: Blueprint[HvtConfig]) -> C
     config, image = network.config, ImageInput.of(network.config)
     maps: dict[str, Map] = {}
     for number, stage in enumerate(network.stages):
+        assert isinstance(stage, Stage)
         tokens = image.patches(config.patch)
         if number and config.pooled:
             names = tuple(f"patches {each.start + 1} to {each.stop}" for each in config.patches_of(number))
-            tokens = LabelSet(name=f"pooled {number} times", kind="latents", names=names)
+            tokens = LabelSet(name=f"tokens of stage {number}", kind="latents", names=names)
         for place, layer in enumerate(stage.layers, number * config.layers):
             about = f"What each token of layer {place} looks at."
             maps |= maps_of(layer, {f"encoder.{place}.self": Attends(tokens, tokens, about)})

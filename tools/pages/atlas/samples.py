@@ -5,7 +5,8 @@
 
 A row's first mechanism that a server can show is trained in its small task model for a few seconds, its first published
 model for half a minute, as by the command that the record keeps; where the demo has a model of the row, that is served
-instead. A server then answers held-out examples, of which the first that is small enough is kept.
+instead. Models of long texts are those of docs/results.md, `one-64-NAME-0`, trained where they are not; they are asked
+for short ones. A server then answers held-out examples, of which the first that is small enough is kept.
 """
 
 import json
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,12 +34,15 @@ from limelight_bundle.wire import instance_to_wire
 from limelight_export import export_run
 from limelight_models.catalogue.mechanism import Mechanism
 from limelight_models.catalogue.registry import MECHANISMS
+from limelight_models.data import recall
 from limelight_models.data.generated import SETS
 from limelight_models.index import ZOO, recipe
 from limelight_models.training.session import Order, train
 from limelight_models.training.stop import Stop
+from limelight_models.zoo.long.encoder import LongConfig
 from pages.atlas.rows import rows
 from pages.references import served
+from research.replication.runs import RUNS
 
 RECORD = ROOT / "research" / "records" / "atlas.json.xz"
 DEMO = {"J1": "dates", "J4": "canvas", "J5": "slips", "J7": "numbers"}
@@ -65,6 +70,7 @@ MINUTES = "0.5"
 AT_ONCE = 6  # models in one repository
 LEAST, MOST = 5, 24  # entries along an axis
 _EXAMPLES = 60
+RECALL = "builtin:one-64"
 _TASKS = {"pair": "builtin:inference", "aspect": "builtin:aspects"}  # those that bring no data of their own
 
 
@@ -82,6 +88,8 @@ def sample(row: str) -> Sample | None:
     if found := next((each for each in MECHANISMS if each.row == row and each.served), None):
         return Sample(row.lower(), ("mechanism", "--mechanism", found.name, *_data(found), "--epochs", "4"))
     if name := next((name for name, entry in ZOO.items() if entry.row == row), ""):
+        if issubclass(recipe(name).config, LongConfig):
+            return Sample(name, (name, "--preset", "demo", "--data", RECALL, "--epochs", "10"))
         return Sample(row.lower(), (name, "--time-limit", MINUTES))
     return None
 
@@ -115,6 +123,10 @@ def parsed(file: Path) -> None:
 def exported(chosen: Sample, folder: Path) -> None:
     """Train as the command of the sample does, and export."""
     options = dict(zip(chosen.train[1::2], chosen.train[2::2], strict=True))
+    known = RUNS / f"{RECALL.removeprefix('builtin:')}-{chosen.model}-0"
+    if options.get("--data") == RECALL and (known / "metrics.json").exists():
+        export_run(known, folder / "repository", interventions=False)
+        return
     parsed(folder / PARSED)
     order = Order(
         model=chosen.train[0],
@@ -171,7 +183,9 @@ def instances(chosen: Sample, described: Any) -> Iterator[Any]:
     """Held-out examples: of the data that are made here, or those that the bundle has."""
     options = dict(zip(chosen.train[1::2], chosen.train[2::2], strict=True))
     builtin, data = None, options.get("--data", "builtin")
-    if chosen.train and data == "builtin":
+    if data == RECALL:
+        builtin = partial(recall.dataset, "one", tokens=MOST, training=1, held_out=_EXAMPLES)
+    elif chosen.train and data == "builtin":
         builtin = recipe(chosen.train[0], options.get("--mechanism", "")).builtin
     elif data.startswith("builtin:"):
         builtin = SETS[data.removeprefix("builtin:")].make

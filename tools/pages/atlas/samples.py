@@ -87,11 +87,10 @@ def sample(row: str) -> Sample | None:
         return Sample(DEMO[row])
     if found := next((each for each in MECHANISMS if each.row == row and each.served), None):
         return Sample(row.lower(), ("mechanism", "--mechanism", found.name, *_data(found), "--epochs", "4"))
-    if name := next((name for name, entry in ZOO.items() if entry.row == row), ""):
-        if issubclass(recipe(name).config, LongConfig):
-            return Sample(name, (name, "--preset", "demo", "--data", RECALL, "--epochs", "10"))
-        return Sample(row.lower(), (name, "--time-limit", MINUTES))
-    return None
+    models = [name for name, entry in ZOO.items() if entry.row == row]
+    if long := next((name for name in models if issubclass(recipe(name).config, LongConfig)), ""):
+        return Sample(long, (long, "--preset", "demo", "--data", RECALL, "--epochs", "10"))
+    return Sample(row.lower(), (models[0], "--time-limit", MINUTES)) if models else None
 
 
 def _data(mechanism: Mechanism) -> tuple[str, ...]:

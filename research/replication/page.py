@@ -39,6 +39,13 @@ def title(model: str) -> str:
     return f"`{model}`"
 
 
+def lines(judged: Sequence[Compared]) -> list[Compared]:
+    """Those of a claim of a paper on a set of data; of one seed only where the claim is not judged over several."""
+    found = [each for each in judged if each.least and not each.claim.own and not each.aside]
+    several = {each.claim for each in found if each.least and each.least.seeds > 1}
+    return [each for each in found if each.claim not in several or (each.least and each.least.seeds > 1)]
+
+
 def verdicts(judged: Sequence[Compared]) -> list[str]:
     """A line for each claim of a paper on each set of data."""
     heads = ("id", "paper", "claim", "data", "figure", "seeds", "difference (95 %)", "needs learned attention")
@@ -49,8 +56,7 @@ def verdicts(judged: Sequence[Compared]) -> list[str]:
             *((str(each.least.seeds), each.least.written(each.prior)) if each.least else ("", "")),
             *(each.learned, _parameters(each), each.verdict),
         )
-        for each in judged
-        if each.least and not each.claim.own and not each.aside
+        for each in lines(judged)
     ]
     return written((*heads, "parameters", "verdict"), rows)
 
@@ -73,7 +79,7 @@ def _parameters(each: Compared) -> str:
 
 def summary(judged: Sequence[Compared]) -> list[str]:
     """What the lines come to, and what they were judged with."""
-    own = [each for each in judged if each.least and not each.claim.own and not each.aside]
+    own = lines(judged)
     waiting = [each.claim.model for each in judged if not each.least and not each.claim.own]
     counts = Counter(re.sub(", (with|a control|over) .*", " with a reservation", each.verdict) for each in own)
     named = {

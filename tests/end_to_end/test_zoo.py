@@ -65,7 +65,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 continue
             known |= found
             # Larger weights than a fresh model's, so that differences show; norms make them larger still.
-            normed = any(isinstance(each, nn.LayerNorm) for each in made.model.modules())
+            normed = any(isinstance(each, nn.LayerNorm | nn.BatchNorm1d) for each in made.model.modules())
             with torch.no_grad():
                 for parameter in made.model.parameters():
                     parameter.mul_(1.25 if normed else 2)

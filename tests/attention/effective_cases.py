@@ -9,6 +9,7 @@ from limelight_models.attention.effective.core import Effective
 from limelight_models.attention.effective.groups import HeadGroups
 from limelight_models.attention.effective.kernel import LinearAttention
 from limelight_models.attention.effective.pixels import Line, Window
+from limelight_models.attention.effective.random import Favor
 from limelight_models.attention.effective.recurrence import Recurrence
 from limelight_models.zoo.long.bigbird import SparseGraph
 from limelight_models.zoo.long.deepseek_sparse import Indexed
@@ -20,7 +21,6 @@ from limelight_models.zoo.long.long_short import LongShortAttention
 from limelight_models.zoo.long.mamba import StateSpace
 from limelight_models.zoo.long.native_sparse import NativeSparse
 from limelight_models.zoo.long.nystromformer import NystromAttention
-from limelight_models.zoo.long.performer import Favor
 from limelight_models.zoo.long.random_features import GatedRandomFeatureAttention, RandomFeatureAttention
 from limelight_models.zoo.long.reformer import HashedAttention
 from limelight_models.zoo.long.relative_kernel import RelativeKernel

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from limelight_models.attention.effective.kernel import KernelSums
-from limelight_models.zoo.long.performer import Favor, gaussian, orthogonal
+from limelight_models.attention.effective.random import Favor, gaussian, orthogonal
 from limelight_models.zoo.long.random_features import RandomFeatureAttention
 from tests.attention.effective_cases import HEADS, D
 from tests.attention.test_effective import tensors

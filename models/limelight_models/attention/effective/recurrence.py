@@ -42,7 +42,7 @@ class Steps(nn.Module):
 
     def __init__(self, *, heads: int, features: int = 1) -> None:
         super().__init__()
-        self.log_a = nn.Parameter(torch.linspace(1, 16, heads).log().reshape(-1, 1, 1))
+        self.log_a = nn.Parameter((1 + 15 * torch.arange(heads) / max(heads - 1, 1)).log().reshape(-1, 1, 1))
         self.bias = nn.Parameter((10 ** (torch.rand(heads, 1, features) * 2 - 3)).expm1().log())
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

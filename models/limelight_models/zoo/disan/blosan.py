@@ -19,10 +19,10 @@ from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.cards.language import Attends, LabelSet, Map, maps_of, numbered, one
 from limelight_models.data import inference, rows
 from limelight_models.recipes import Blueprint, Card, classifying_texts
-from limelight_models.zoo.disan.disan import PRESETS, Disan, DisanConfig, Encoded, parts
+from limelight_models.zoo.disan.compared import PRESETS, Compared, ComparedConfig, Encoded, parts
 
 
-class BlosanConfig(DisanConfig):
+class BlosanConfig(ComparedConfig):
     """Sizes. The paper has d 240 and words of 300 numbers (GloVe). block: r, tokens of a block, about ∛(2n) of n.
 
     among: whether blocks attend to each other.
@@ -125,7 +125,7 @@ class BlockEncoder(nn.Module):
         return made | maps_of(self.source, {"source": counts})
 
 
-def card(network: Disan, blueprint: Blueprint[BlosanConfig]) -> Card:
+def card(network: Compared, blueprint: Blueprint[BlosanConfig]) -> Card:
     """Describe the network."""
     return blueprint.card(
         network,
@@ -141,6 +141,6 @@ def card(network: Disan, blueprint: Blueprint[BlosanConfig]) -> Card:
 PRESETS = {**PRESETS, "tiny": PRESETS["tiny"].sized(block=3, max_tokens=32)}
 
 BI_BLOSAN = classifying_texts(
-    BlosanConfig, Disan, card, PRESETS, builtin=inference.dataset, data=rows.TEXT_PAIRS
+    BlosanConfig, Compared, card, PRESETS, builtin=inference.dataset, data=rows.TEXT_PAIRS
 ).with_parts(encoder=BlockEncoder)
 BI_BLOSAN_WITHIN = BI_BLOSAN.changed(among=False)

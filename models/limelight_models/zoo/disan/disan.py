@@ -4,8 +4,8 @@ Fig. 4 of the paper, from the bottom: words, directional self-attention onward a
 vector of the sentence; neither recurrence nor convolution. Two of them are compared as §5.1 has it.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,26 +18,12 @@ from limelight_models.blocks.fixed import Average
 from limelight_models.blocks.recurrent import BiLstm
 from limelight_models.cards.language import Attends, LabelSet, Map, maps_of, one
 from limelight_models.data import inference, rows
-from limelight_models.network import Answer, Network
-from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
-
-SIDES = ("first", "second")
+from limelight_models.recipes import Blueprint, Card, classifying_texts
+from limelight_models.zoo.disan.compared import PRESETS, Compared, ComparedConfig, Encoded, parts
 
 
-class DisanConfig(TextSizes):
-    """Sizes. The paper has d 300 for words (GloVe) and features alike, and d_compare 300."""
-
-    d: int = 48
-    d_compare: int = 96
-    dropout: float = 0.3
-    max_tokens: int = 64
-
-
-class Encoded(NamedTuple):
-    """Sentences as vectors [batch, 2 d], and the maps of how, by name."""
-
-    vector: Tensor
-    maps: Mapping[str, Tensor]
+class DisanConfig(ComparedConfig):
+    """Sizes."""
 
 
 class DisanEncoder(nn.Module):
@@ -103,53 +89,11 @@ class LstmEncoder(nn.Module):
         return maps_of(self.source, {"source": Attends(whole, tokens, "The same for every token.")})
 
 
-class Disan(Network):
-    """Two sentences -> classes of the pair, with the weights of each sentence's encoding.
-
-    encoder: makes one as `DisanEncoder`, of the config.
-
-    logits = W relu(W' [s¹; s²; s¹ - s²; s¹ ⊙ s²])
-
-    Shapes: first_ids int64 [batch, first], second_ids [batch, second], masks bool of the same -> logits [batch, class],
-        the maps of the encoder as `first.<map>` and `second.<map>`.
-    """
+class Disan(Compared):
+    """Two sentences -> classes of the pair, with the weights of each sentence's encoding. Shapes: as `Compared`."""
 
     def __init__(self, config: DisanConfig, *, encoder: Callable[[Any], Any] = DisanEncoder) -> None:
-        super().__init__()
-        self.config = config
-        self.embedding = nn.Embedding(config.vocabulary, config.d, padding_idx=0)
-        nn.init.normal_(self.embedding.weight, std=0.3)
-        self.dropout = nn.Dropout(config.dropout)
-        self.encoder = encoder(config)
-        self.compare = nn.Sequential(
-            nn.Linear(8 * config.d, config.d_compare),
-            nn.ReLU(),
-            nn.Dropout(config.dropout),
-            nn.Linear(config.d_compare, config.classes),
-        )
-
-    def forward(self, **tensors: Tensor) -> Answer:
-        vectors: list[Tensor] = []
-        maps: dict[str, Tensor] = {}
-        for side in SIDES:
-            words = self.dropout(self.embedding(tensors[f"{side}_ids"]))
-            encoded: Encoded = self.encoder(words, tensors[f"{side}_mask"])
-            vectors.append(encoded.vector)
-            maps |= {f"{side}.{name}": weights for name, weights in encoded.maps.items()}
-        first, second = vectors
-        compared = torch.cat([first, second, first - second, first * second], -1)
-        return Answer({"logits": self.compare(compared)}, maps)
-
-
-def parts(network: Disan, blueprint: Blueprint[Any]) -> dict[str, Any]:
-    """Inputs and maps of the card."""
-    pair = blueprint.pair("Two sentences: what is given (the premise), and what is asked about it (the hypothesis).")
-    maps = {
-        f"{side}.{name}": each
-        for side, tokens in zip(SIDES, (pair.first, pair.second), strict=True)
-        for name, each in network.encoder.maps(tokens, network.config.d).items()
-    }
-    return {"inputs": [pair], "maps": maps}
+        super().__init__(config, encoder=encoder)
 
 
 def card(network: Disan, blueprint: Blueprint[DisanConfig]) -> Card:
@@ -164,16 +108,6 @@ def card(network: Disan, blueprint: Blueprint[DisanConfig]) -> Card:
         **parts(network, blueprint),
     )
 
-
-PRESETS = {
-    "tiny": tiny(vocabulary=50, d=8, d_compare=8, dropout=0.0),
-    "demo": preset(4, 32, 4e-3, patience=2, vocabulary=500, d=16, d_compare=32, dropout=0.1),
-    "full": preset(8, 32, 2e-3, patience=3, vocabulary=8000),
-    # The authors' for SNLI, with Adam in the place of Adadelta. Their words are GloVe's, and stay as they are.
-    "paper": preset(50, 64, 1e-3, weight_decay=5e-5, patience=10, vocabulary=40_000).sized(
-        d=300, d_compare=300, dropout=0.25
-    ),
-}
 
 DISAN = classifying_texts(DisanConfig, Disan, card, PRESETS, builtin=inference.dataset, data=rows.TEXT_PAIRS)
 # What the paper compares it with: a recurrent encoder of about as many parameters.

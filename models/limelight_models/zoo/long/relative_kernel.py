@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from limelight_models.attention.effective.blocks import gathered, in_blocks, there
 from limelight_models.attention.effective.kernel import Features, before_each, out_of_chunks
+from limelight_models.attention.effective.random import Favor
 from limelight_models.attention.score.similarity import unit
 from limelight_models.recipes import Blueprint, Card, classifying_texts, preset
 from limelight_models.zoo.long.encoder import LongConfig, LongEncoder, builtin, parts, presets
-from limelight_models.zoo.long.performer import Favor
 
 
 class Recent(NamedTuple):

@@ -9,11 +9,11 @@ from limelight_models.attention.queries.lines import LineHeads
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.data import digits
 from limelight_models.recipes import Blueprint, Card, classifying_pictures
-from limelight_models.zoo.vision.stand_alone import PRESETS, PixelNetwork, StandAloneConfig, parts
+from limelight_models.zoo.vision.pixel_network import PRESETS, PixelConfig, PixelNetwork, parts
 
 
-class AxialConfig(StandAloneConfig):
-    """Sizes. placed: whether queries, keys and values know distances. There is no window."""
+class AxialConfig(PixelConfig):
+    """Sizes. placed: whether queries, keys and values know distances."""
 
     def attentions(self, stage: int) -> dict[str, MultiHead]:
         return {name: self.along(stage, down=name == "height") for name in ("height", "width")}

@@ -124,6 +124,11 @@ def recalled(folder: Path) -> dict[str, float]:
     return found
 
 
+def run_of(name: str) -> Path:
+    """The folder of the run in which a model learned to recall."""
+    return RUNS / f"{FORM}-{LEARNED}-{name}-0"
+
+
 def table(results: dict[str, Any]) -> list[str]:
     """A line a model."""
     shown = [(name, results[name]) for name in names() if name in results]
@@ -172,7 +177,7 @@ def main() -> None:
         print(name, json.dumps(results[name]), flush=True)
         write(RESULTS, results)
     for name in (name for name in names() if arguments.recall and "recall" not in results[name]):
-        folder = RUNS / f"{FORM}-{LEARNED}-{name}-0"
+        folder = run_of(name)
         if not (folder / "metrics.json").exists():
             print(f"{name} is not trained: python -m research.replication train {folder.name} --command …")
             continue

@@ -81,11 +81,6 @@ class Tagging(Record):
         """The most probable class of each entry."""
         return tuple(names[0] for names in self.names)
 
-    def is_order(self, label_sets: Mapping[str, LabelSet]) -> bool:
-        """Whether it is of places of an answer, so that `labels` read one after the other are the answer."""
-        labels = label_sets.get(self.label_set)
-        return labels is not None and labels.kind == "places"
-
     def __len__(self) -> int:
         return len(self.names)
 
@@ -400,7 +395,7 @@ class Prediction(Record):
             return class_list(self.classes)
         if self.text is not None:
             return f"{self.text} {self.sequences[0].probability:.2f}"
-        if self.tags is not None and self.tags.is_order(self.label_sets):
+        if self.tags is not None and getattr(self.label_sets.get(self.tags.label_set), "kind", "") == "places":
             return " ".join(self.tags.labels)
         if self.tags is not None and (rows := list(zip(self.tagged_texts(self.tags), self.tags, strict=True))):
             return _few([f"{entry} {class_list(tags, 1)}" for entry, tags in rows])

@@ -12,7 +12,7 @@ from limelight_models.cards.card import Card, Metric
 from limelight_models.data.dataset import DataError, Example
 from limelight_models.network import Answer, Network
 from limelight_models.tasks.tag import Tag
-from limelight_models.tasks.task import Also, Batch, HeldOut, answers, nothing
+from limelight_models.tasks.task import UNKNOWN, Also, Batch, HeldOut, answers, nothing
 
 _LEAST = 1e-20
 
@@ -45,8 +45,9 @@ class Point(Tag):
         rights: dict[int, bool] = {}
         as_sent = 0
         for batch, answer in answers(network, held_out):
-            for index, found in zip(batch.indices, answer.outputs[self.output].argmax(-1).tolist(), strict=True):
-                wanted = order_of(held_out.examples[index]).tolist()
+            best = answer.outputs[self.output].argmax(-1).tolist()
+            for index, found, target in zip(batch.indices, best, batch.target.tolist(), strict=True):
+                wanted = [entry for entry in target if entry != UNKNOWN]
                 rights[index] = found[: len(wanted)] == wanted
                 as_sent += wanted == sorted(wanted)
         return [

@@ -42,7 +42,7 @@ from limelight_models.training.stop import Stop
 from limelight_models.zoo.long.encoder import LongConfig
 from pages.atlas.rows import rows
 from pages.references import served
-from research.replication.runs import RUNS
+from research.long_texts import FORM, LEARNED, run_of
 
 RECORD = ROOT / "research" / "records" / "atlas.json.xz"
 DEMO = {"J1": "dates", "J4": "canvas", "J5": "slips", "J7": "numbers"}
@@ -70,7 +70,7 @@ MINUTES = "0.5"
 AT_ONCE = 6  # models in one repository
 LEAST, MOST = 5, 24  # entries along an axis
 _EXAMPLES = 60
-RECALL = "builtin:one-64"
+RECALL = f"builtin:{FORM}-{LEARNED}"
 _TASKS = {"pair": "builtin:inference", "aspect": "builtin:aspects"}  # those that bring no data of their own
 
 
@@ -122,7 +122,7 @@ def parsed(file: Path) -> None:
 def exported(chosen: Sample, folder: Path) -> None:
     """Train as the command of the sample does, and export."""
     options = dict(zip(chosen.train[1::2], chosen.train[2::2], strict=True))
-    known = RUNS / f"{RECALL.removeprefix('builtin:')}-{chosen.model}-0"
+    known = run_of(chosen.model)
     if options.get("--data") == RECALL and (known / "metrics.json").exists():
         export_run(known, folder / "repository", interventions=False)
         return
@@ -183,7 +183,7 @@ def instances(chosen: Sample, described: Any) -> Iterator[Any]:
     options = dict(zip(chosen.train[1::2], chosen.train[2::2], strict=True))
     builtin, data = None, options.get("--data", "builtin")
     if data == RECALL:
-        builtin = partial(recall.dataset, "one", tokens=MOST, training=1, held_out=_EXAMPLES)
+        builtin = partial(recall.dataset, FORM, tokens=MOST, training=1, held_out=_EXAMPLES)
     elif chosen.train and data == "builtin":
         builtin = recipe(chosen.train[0], options.get("--mechanism", "")).builtin
     elif data.startswith("builtin:"):

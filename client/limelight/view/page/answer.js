@@ -116,7 +116,7 @@ function tags(tagging, axes) {
       element("small", {}, ` ${tagging.labels[row * per]} ${percent(tagging.probabilities[row * per])}`),
     );
   });
-  const best = Array.from({ length: total }, (_, row) => tagging.labels[row * per]);
+  const best = (tagging.labels ?? []).filter((_, place) => place % per === 0);
   return [
     ...(axis?.kind === "places" ? [element("p", { class: "headline" }, best.join(" "))] : []),
     element("p", { class: "tags" }, ...chips, total > MOST_TAGS ? ` and ${total - MOST_TAGS} more` : ""),

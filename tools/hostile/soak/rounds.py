@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import grpc
+
 from benchmarks.load import percentile
 from benchmarks.process import Process, cores, free_port, healthy
 from benchmarks.processor import cpu_seconds, family, machine_seconds
@@ -36,7 +38,12 @@ def soaked_server(repository: Path, log: Path) -> Iterator[tuple[Process, int]]:
         "LIMELIGHT_LOG_LEVEL": "error",
     }
     command = [sys.executable, "-m", "hostile.soak.server"]
-    with Process(command, f"127.0.0.1:{port}", healthy, environment=environment, log=log) as server:
+
+    def announced(channel: grpc.Channel) -> bool:
+        """Tell whether every frontend answers: one is healthy before the server takes signals."""
+        return "serving on" in log.read_text() and healthy(channel)
+
+    with Process(command, f"127.0.0.1:{port}", announced, environment=environment, log=log) as server:
         yield server, metrics_port
 
 

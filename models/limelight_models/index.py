@@ -51,6 +51,8 @@ ZOO = {
     "lxmert": Entry("K22", "co_attention.lxmert", "one"),
     "visualbert": Entry("K22", "co_attention.visualbert", "late"),
     "mcan": Entry("K26", "co_attention.mcan", "stacked one four"),
+    "attention-summary": Entry("P9", "summaries.attention_summary"),
+    "pointer-generator": Entry("R6", "summaries.pointer_generator", "writing uncovered"),
     "pointer-network": Entry("K2", "pointers.pointer_network", "fixed"),
     "qanet": Entry("J13", "reading.qanet", "convolved"),
     "rban": Entry("J14", "aspects.rban", "soft"),

@@ -245,6 +245,21 @@ CLAIMS = (
         ("pointer-network-fixed",),
     ),
     Claim(
+        "See 2017",
+        "copying beats writing alone (ROUGE-1 36.4 beside 31.3)",
+        "pointer-generator",
+        ("pointer-generator-writing",),
+    ),
+    Claim(
+        "See 2017", "coverage helps (ROUGE-1 39.5 beside 36.4)", "pointer-generator", ("pointer-generator-uncovered",)
+    ),
+    Claim(
+        "Rush 2015",
+        "attention beats a bag of words (perplexity 27.1 beside 43.6)",
+        "attention-summary",
+        ("attention-summary-uniform",),
+    ),
+    Claim(
         "Dozat 2017",
         "states that are stripped first parse better",
         "biaffine",

@@ -18,6 +18,7 @@ from limelight_models.data import (
     aspects,
     dates,
     folder,
+    headlines,
     moves,
     numbers,
     numerals,
@@ -76,6 +77,13 @@ def test_every_date_has_gold_for_all_but_its_hyphens() -> None:
         assert "".join(written for written, _ in pairs(example)) in ("", text(example, "target").replace("-", ""))
         for written, (key,) in pairs(example):
             assert int(key) % 100 == int(written) % 100 if key.isdigit() else len(key) > 1
+
+
+def test_names_of_a_headline_come_from_where_they_stand_and_no_other_part_has_them() -> None:
+    made = headlines.dataset(training=300, held_out=60)
+    parts = [{key for each in part for _, (key,) in pairs(each)} for part in (made.train, made.dev, made.test)]
+    assert all(written == key for each in made.train for written, (key,) in pairs(each))
+    assert not (parts[0] & (parts[1] | parts[2]) or parts[1] & parts[2]) and min(map(len, parts)) > 60
 
 
 def test_heads_of_the_grammar_are_one_tree_and_roles_follow_from_the_verb() -> None:

@@ -71,9 +71,20 @@ def within_words(words: Iterable[str], *, vocabulary: int) -> str:
     return _plain(tokenizer)
 
 
-def reading(tokenizer: str) -> str:
-    """The same tokenizer for what somebody writes: no string stands for a special token."""
-    return _write({**json.loads(tokenizer), "added_tokens": []})
+def reading(tokenizer: str, *, ends: bool = True) -> str:
+    """The same tokenizer for what somebody writes: no string stands for a special token.
+
+    ends: whether what is read ends with the end token as well.
+    """
+    content = {**json.loads(tokenizer), "added_tokens": []}
+    return _write(content if ends else {**content, "post_processor": None})
+
+
+def shared(texts: Iterable[str], *, vocabulary: int) -> str:
+    """One for what is read and what is put out: pieces of words, or characters where there is no size."""
+    if vocabulary:
+        return pieces(texts, vocabulary=vocabulary, output=True)
+    return characters(texts, lower=False, output=True)
 
 
 def size(tokenizer: str) -> int:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from limelight_models.cards.inputs import TextInput, Tokenizer, forced_target
 from limelight_models.cards.results import Written
-from limelight_models.data import dates, rows, tokenizers
+from limelight_models.data import dates, headlines, rows, tokenizers
 from limelight_models.data.dataset import Dataset
 from limelight_models.recipes.prepared import described
 from limelight_models.recipes.recipe import Blueprint
@@ -65,17 +65,32 @@ def prepare(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
         else:
             source = tokenizers.characters(sources, lower=True, output=False)
             target = tokenizers.characters(targets, lower=False, output=True)
-        begin, end = tokenizers.special_ids(target)
-        made = config(
-            source_vocabulary=tokenizers.size(source),
-            target_vocabulary=tokenizers.size(target),
-            begin=begin,
-            end=end,
-            **{**({} if preset.vocabulary else {"max_new_tokens": _longest(dataset, config)}), **preset.sizes},
-        )
-        return Blueprint(made, (), {SOURCE: source, TARGET: target})
+        return _blueprint(config, dataset, preset, source, target)
 
     return prepared
+
+
+def prepare_shared(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
+    """The same with one vocabulary: a token of the source can be put out as it is."""
+
+    def prepared(dataset: Dataset, preset: Preset) -> Blueprint[C]:
+        texts = [example.instance[name] for example in dataset.train for name in ("text", "target")]
+        target = tokenizers.shared(tokenizers.texts_of(texts), vocabulary=preset.vocabulary)
+        return _blueprint(config, dataset, preset, tokenizers.reading(target, ends=False), target)
+
+    return prepared
+
+
+def _blueprint(config: type[C], dataset: Dataset, preset: Preset, source: str, target: str) -> Blueprint[C]:
+    begin, end = tokenizers.special_ids(target)
+    made = config(
+        source_vocabulary=tokenizers.size(source),
+        target_vocabulary=tokenizers.size(target),
+        begin=begin,
+        end=end,
+        **{**({} if preset.vocabulary else {"max_new_tokens": _longest(dataset, config)}), **preset.sizes},
+    )
+    return Blueprint(made, (), {SOURCE: source, TARGET: target})
 
 
 def _longest(dataset: Dataset, config: type[C]) -> int:
@@ -86,5 +101,6 @@ def _longest(dataset: Dataset, config: type[C]) -> int:
     return max(config.max_new_tokens, 1 + max(map(len, targets)))
 
 
-# The recipe of a model that rewrites a text, taught by pairs of texts.
+# Recipes of models that rewrite a text, taught by pairs of texts; `sharing`: with one vocabulary for both.
 rewriting = partial(described, choices=prepare, task=Generate(), data=rows.PAIRS, builtin=dates.dataset)
+sharing = partial(described, choices=prepare_shared, task=Generate(), data=rows.PAIRS, builtin=headlines.dataset)

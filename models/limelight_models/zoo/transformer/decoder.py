@@ -239,10 +239,7 @@ def continuing(
 
     def prepare(dataset: Dataset, preset: Preset) -> Blueprint[C]:
         read = tokenizers.texts_of([each.instance[name] for each in dataset.train for name in ("text", "target")])
-        if preset.vocabulary:
-            output = tokenizers.pieces(read, vocabulary=preset.vocabulary, output=True)
-        else:
-            output = tokenizers.characters(read, lower=False, output=True)
+        output = tokenizers.shared(read, vocabulary=preset.vocabulary)
         begin, end = tokenizers.special_ids(output)
         sizes = config(vocabulary=tokenizers.size(output), begin=begin, end=end, **preset.sizes)
         return Blueprint(sizes, (), {PROMPT: tokenizers.reading(output), OUTPUT: output})

@@ -1,0 +1,1 @@
+"""Models that write what a text says in fewer words."""

@@ -51,6 +51,7 @@ ZOO = {
     "lxmert": Entry("K22", "co_attention.lxmert", "one"),
     "visualbert": Entry("K22", "co_attention.visualbert", "late"),
     "mcan": Entry("K26", "co_attention.mcan", "stacked one four"),
+    "sequence-parser": Entry("P14", "rnn_search.sequence_parser", "last"),
     "attention-summary": Entry("P9", "summaries.attention_summary"),
     "pointer-generator": Entry("R6", "summaries.pointer_generator", "writing uncovered"),
     "pointer-network": Entry("K2", "pointers.pointer_network", "fixed"),

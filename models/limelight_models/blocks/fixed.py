@@ -38,3 +38,16 @@ class FinalStates(Score):
         feature = torch.arange(key.shape[-1], device=key.device)
         direction = torch.where(feature < key.shape[-1] // 2, _DECISIVE, -_DECISIVE).to(key.dtype)
         return (position * direction + torch.zeros_like(key)).unsqueeze(-3)
+
+
+class FirstState(Score):
+    """The state at the first place and nothing else: all that an encoder knows which reads from the end.
+
+    Shapes: query [batch, head, 1, any], key [batch, head, key, any] -> scores [batch, head, 1, key].
+    """
+
+    key_order = True
+
+    def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
+        places = torch.arange(key.shape[-2], device=key.device, dtype=key.dtype)
+        return (torch.zeros_like(key[..., 0]) - _DECISIVE * places).unsqueeze(-2)

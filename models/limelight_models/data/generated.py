@@ -27,6 +27,7 @@ from limelight_models.data import (
     slips,
     snapshots,
     transductions,
+    treebank,
 )
 from limelight_models.data.canvas import captions, films, masks, questions
 from limelight_models.data.dataset import DataError, Dataset
@@ -68,6 +69,7 @@ SETS: dict[str, Made] = {
     "purchases": Made(PASSAGES, purchases.dataset),
     "loads": Made(SERIES, loads.dataset),
     "names": Made(rows.TAGGED, names.dataset),
+    "treebank": Made(rows.PAIRS, treebank.dataset),
     "roles": Made(rows.TAGGED, roles.dataset),
     "sort": Made(rows.POINTS, points.sort),
     "hull": Made(rows.POINTS, points.hull),

@@ -13,7 +13,7 @@ from tokenizers.decoders import Metaspace as FromMetaspace
 from tokenizers.models import BPE, WordLevel
 from tokenizers.normalizers import NFC, Lowercase
 from tokenizers.normalizers import Sequence as Normalizers
-from tokenizers.pre_tokenizers import Metaspace, Punctuation, Whitespace
+from tokenizers.pre_tokenizers import Metaspace, Punctuation, Whitespace, WhitespaceSplit
 from tokenizers.pre_tokenizers import Sequence as PreTokenizers
 from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import BpeTrainer, WordLevelTrainer
@@ -60,6 +60,14 @@ def pieces(texts: Iterable[str], *, vocabulary: int, output: bool) -> str:
     )
     tokenizer.train_from_iterator(texts, trainer)
     return _ending(tokenizer) if output else _plain(tokenizer)
+
+
+def symbols(texts: Iterable[str]) -> str:
+    """A token for each string between spaces, of sequences that are put out."""
+    tokenizer = Tokenizer(WordLevel({UNKNOWN: 1}, unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.train_from_iterator(texts, WordLevelTrainer(special_tokens=_PUT_OUT, show_progress=False))
+    return _ending(tokenizer)
 
 
 def within_words(words: Iterable[str], *, vocabulary: int) -> str:

@@ -1,17 +1,18 @@
 """Shared by the sequence-to-sequence models: source and target, the generated sequence, vocabularies from the data."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from limelight_models.cards.inputs import TextInput, Tokenizer, forced_target
 from limelight_models.cards.results import Written
-from limelight_models.data import dates, headlines, rows, tokenizers
+from limelight_models.data import dates, headlines, rows, tokenizers, treebank
 from limelight_models.data.dataset import Dataset
 from limelight_models.recipes.prepared import described
 from limelight_models.recipes.recipe import Blueprint
 from limelight_models.recipes.settings import Preset
 from limelight_models.recipes.sizes import Sizes
+from limelight_models.tasks.brackets import Brackets
 from limelight_models.tasks.generate import Generate
 
 SOURCE, TARGET = "source.json", "target.json"
@@ -50,47 +51,49 @@ class Seq2SeqConfig(Sizes):
 C = TypeVar("C", bound=Seq2SeqConfig)
 
 
-def prepare(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
-    """Choices from the training part: two vocabularies of pieces of words, or of characters where the preset has no
-    size for them.
-    """
+# Of sources, of targets, and a size (0 for one that follows from them): the tokenizers of either.
+Tokenizers = Callable[[Sequence[str], Sequence[str], int], tuple[str, str]]
+
+
+def prepare(config: type[C], tokenize: Tokenizers) -> Callable[[Dataset, Preset], Blueprint[C]]:
+    """Choices from the training part."""
 
     def prepared(dataset: Dataset, preset: Preset) -> Blueprint[C]:
         sources, targets = (
             tokenizers.texts_of([example.instance[name] for example in dataset.train]) for name in ("text", "target")
         )
-        if preset.vocabulary:
-            source = tokenizers.pieces(sources, vocabulary=preset.vocabulary, output=False)
-            target = tokenizers.pieces(targets, vocabulary=preset.vocabulary, output=True)
-        else:
-            source = tokenizers.characters(sources, lower=True, output=False)
-            target = tokenizers.characters(targets, lower=False, output=True)
-        return _blueprint(config, dataset, preset, source, target)
+        source, target = tokenize(sources, targets, preset.vocabulary)
+        begin, end = tokenizers.special_ids(target)
+        made = config(
+            source_vocabulary=tokenizers.size(source),
+            target_vocabulary=tokenizers.size(target),
+            begin=begin,
+            end=end,
+            **{**({} if preset.vocabulary else {"max_new_tokens": _longest(dataset, config)}), **preset.sizes},
+        )
+        return Blueprint(made, (), {SOURCE: source, TARGET: target})
 
     return prepared
 
 
-def prepare_shared(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
-    """The same with one vocabulary: a token of the source can be put out as it is."""
-
-    def prepared(dataset: Dataset, preset: Preset) -> Blueprint[C]:
-        texts = [example.instance[name] for example in dataset.train for name in ("text", "target")]
-        target = tokenizers.shared(tokenizers.texts_of(texts), vocabulary=preset.vocabulary)
-        return _blueprint(config, dataset, preset, tokenizers.reading(target, ends=False), target)
-
-    return prepared
+def apart(sources: Sequence[str], targets: Sequence[str], size: int) -> tuple[str, str]:
+    """Two vocabularies of pieces of words, or of characters where there is no size."""
+    if size:
+        source = tokenizers.pieces(sources, vocabulary=size, output=False)
+        return source, tokenizers.pieces(targets, vocabulary=size, output=True)
+    source = tokenizers.characters(sources, lower=True, output=False)
+    return source, tokenizers.characters(targets, lower=False, output=True)
 
 
-def _blueprint(config: type[C], dataset: Dataset, preset: Preset, source: str, target: str) -> Blueprint[C]:
-    begin, end = tokenizers.special_ids(target)
-    made = config(
-        source_vocabulary=tokenizers.size(source),
-        target_vocabulary=tokenizers.size(target),
-        begin=begin,
-        end=end,
-        **{**({} if preset.vocabulary else {"max_new_tokens": _longest(dataset, config)}), **preset.sizes},
-    )
-    return Blueprint(made, (), {SOURCE: source, TARGET: target})
+def shared(sources: Sequence[str], targets: Sequence[str], size: int) -> tuple[str, str]:
+    """One vocabulary: a token of the source can be put out as it is."""
+    target = tokenizers.shared([*sources, *targets], vocabulary=size)
+    return tokenizers.reading(target, ends=False), target
+
+
+def bracketed(sources: Sequence[str], targets: Sequence[str], size: int) -> tuple[str, str]:
+    """Words, and every symbol of a tree."""
+    return tokenizers.words(sources, vocabulary=size), tokenizers.symbols(targets)
 
 
 def _longest(dataset: Dataset, config: type[C]) -> int:
@@ -101,6 +104,9 @@ def _longest(dataset: Dataset, config: type[C]) -> int:
     return max(config.max_new_tokens, 1 + max(map(len, targets)))
 
 
-# Recipes of models that rewrite a text, taught by pairs of texts; `sharing`: with one vocabulary for both.
-rewriting = partial(described, choices=prepare, task=Generate(), data=rows.PAIRS, builtin=dates.dataset)
-sharing = partial(described, choices=prepare_shared, task=Generate(), data=rows.PAIRS, builtin=headlines.dataset)
+# Recipes of models that rewrite a text, taught by pairs of texts; `sharing`: with one vocabulary for both; `parsing`:
+# what is written is a tree.
+_paired = partial(described, data=rows.PAIRS)
+rewriting = partial(_paired, choices=partial(prepare, tokenize=apart), task=Generate(), builtin=dates.dataset)
+sharing = partial(_paired, choices=partial(prepare, tokenize=shared), task=Generate(), builtin=headlines.dataset)
+parsing = partial(_paired, choices=partial(prepare, tokenize=bracketed), task=Brackets(), builtin=treebank.dataset)

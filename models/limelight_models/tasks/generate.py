@@ -57,7 +57,6 @@ class Generate(Task):
         wanted = tokenizers.texts_of([example.instance[self.target] for example in held_out.examples])
         exact = np.array([a == b for a, b in zip(written, wanted, strict=True)])
         kinds = np.array([example.label for example in held_out.examples])
-        by_words = any(" " in text for text in wanted)
         return [
             Metric.over(mean(exact), name="exact match"),
             *(
@@ -65,8 +64,12 @@ class Generate(Task):
                 for kind in sorted(set(kinds.tolist()) - {""})
             ),
             Metric.over(ratios(tokens), name="token accuracy"),
-            *(bleu(written, wanted) if by_words else []),
+            *self.of_texts(written, wanted),
         ]
+
+    def of_texts(self, written: Sequence[str], wanted: Sequence[str]) -> list[Metric]:
+        """Further figures of what was written, text by text."""
+        return bleu(written, wanted) if any(" " in text for text in wanted) else []
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
     w_s, b_a = array(score.query_map.weight)[0], array(score.query_map.bias).reshape(-1)
     w_h, v = array(score.key_map.weight)[0], array(score.importance.weight)[0][:, 0]
     w_c = array(network.covered.weight)[:, 0] if config.coverage else np.zeros(len(v))
-    coverage, again, found = np.zeros(len(source)), 0.0, []
+    coverage, found = np.zeros(len(source)), []
     for token in [config.begin, *tensors["target_ids"][:-1].tolist()]:
         y = embedding[token]
         enter, forget, candidate, leave = np.split(w @ y + b + u @ state + b_h, 4)
@@ -26,7 +26,6 @@ def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
         state = sigmoid(leave) * np.tanh(cell)
         e = [v @ np.tanh(h_i @ w_h + state @ w_s + w_c * c_i + b_a) for h_i, c_i in zip(h, coverage, strict=True)]
         a = softmax(np.array(e))
-        again += np.minimum(a, coverage).sum()
         coverage = coverage + a
         context = a @ h
         p = softmax(linear(network.vocabulary, linear(network.readout, np.concatenate([state, context]))))

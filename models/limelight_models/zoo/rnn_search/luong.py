@@ -14,11 +14,11 @@ from limelight_models.attention import Attention, Context
 from limelight_models.attention.align import Align, LocalMonotonic, LocalPredictive, Softmax
 from limelight_models.attention.score import Concat, Dot, General, LocationBased, Score
 from limelight_models.attention.score.prepared import PreparedKeys
-from limelight_models.blocks.recurrent import first, pick, turning
 from limelight_models.cards.language import Attends, carried_states, maps_of
 from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
 from limelight_models.recipes import Blueprint, Card, preset, tiny
 from limelight_models.recipes.rewriting import Seq2SeqConfig, rewriting
+from limelight_models.zoo.rnn_search.stacked import StackedDecoder, StackedEncoder
 
 ScoreName = Literal["dot", "general", "concat", "location"]
 AlignName = Literal["global", "local-m", "local-p"]
@@ -41,45 +41,6 @@ class LuongConfig(Seq2SeqConfig):
     dropout: float = 0.2
 
 
-class Encoder(nn.Module):
-    """Stacked LSTMs that read the source from its end (§4.1, "reverse"); the top states stand where their tokens do.
-
-    Shapes: features [batch, source, d], mask bool [batch, source] -> top states [batch, source, d], zeros at padding,
-        and of each layer the state that has read all [batch, d].
-    """
-
-    def __init__(self, config: LuongConfig) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.LSTM(config.d, config.d, batch_first=True) for _ in range(config.layers))
-        self.dropout = nn.Dropout(config.dropout)
-
-    def forward(self, features: Tensor, mask: Tensor) -> tuple[Tensor, list[Tensor]]:
-        turned, last = turning(mask), []
-        states = pick(features, turned)
-        for layer in self.layers:
-            states, _ = layer(self.dropout(states))
-            last.append(first(pick(states, turned)))
-        return pick(states, turned) * mask.unsqueeze(-1), last
-
-
-class Decoder(nn.Module):
-    """Stacked LSTM cells: one step. Shapes: features [batch, d_in], states [batch, d] of each layer -> states."""
-
-    def __init__(self, config: LuongConfig, *, d_in: int) -> None:
-        super().__init__()
-        sizes = (d_in, *(config.d for _ in range(config.layers - 1)))
-        self.cells = nn.ModuleList(nn.LSTMCell(size, config.d) for size in sizes)
-        self.dropout = nn.Dropout(config.dropout)
-
-    def forward(self, features: Tensor, states: Sequence[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
-        found = []
-        for cell, state in zip(self.cells, states, strict=True):
-            hidden, kept = cell(self.dropout(features), state)
-            found.append((hidden, kept))
-            features = hidden
-        return found
-
-
 class Luong(GeneratingNetwork):
     """Text -> text, with the weights of every output token over the source.
 
@@ -98,9 +59,9 @@ class Luong(GeneratingNetwork):
         self.target_embedding = nn.Embedding(config.target_vocabulary, d, padding_idx=0)
         for embedding in (self.source_embedding, self.target_embedding):
             nn.init.normal_(embedding.weight, std=0.5)  # torch's 1.0 makes loud noise of every rare token
-        self.encoder = Encoder(config)
+        self.encoder = StackedEncoder(d, config.layers, config.dropout)
         self.cells = nn.ModuleList(nn.Linear(d, d) for _ in range(config.layers))
-        self.decoder = Decoder(config, d_in=2 * d if config.feeding else d)
+        self.decoder = StackedDecoder(d, config.layers, config.dropout, d_in=2 * d if config.feeding else d)
         self.attention = Attention(score=PreparedKeys(score_of(config)), align=align_of(config))
         self.combine = nn.Linear(2 * d, d, bias=False)
         self.scores = nn.Linear(d, config.target_vocabulary)

@@ -91,7 +91,7 @@ class PointerGenerator(GeneratingNetwork):
         """
         memory = self.encoder(self.embedding(tensors["source_ids"]), tensors["source_mask"])
         keys = self.attention.score.prepare(memory.unsqueeze(1)).squeeze(1)
-        # From where the reverse LSTM has read all, and the onward one the first word: what an exported one can give.
+        # Of the reverse LSTM's end and the onward one's first step: an exported LSTM does not give cells, nor its end.
         hidden, cell = self.initial(first(memory)).relu().chunk(2, -1)
         begin = {"initial_hidden": hidden, "initial_cell": cell, "initial_coverage": memory.new_zeros(memory.shape[:2])}
         return {"memory": memory, "keys": keys, **begin}
@@ -127,7 +127,7 @@ class PointerGenerator(GeneratingNetwork):
         """
         embedded = self.embedding(token)
         context, weights, states = self.look(embedded, tensors)
-        vectors = (each.unsqueeze(1) for each in (embedded, states["hidden"], context, weights))
+        vectors = embedded[:, None], states["hidden"][:, None], context[:, None], weights[:, None]
         scores, gates = self.mixture(*vectors, tensors["source_ids"])
         maps = {"decoder.cross": weights.unsqueeze(1), **{name: gate[:, :, 0] for name, gate in gates.items()}}
         return StepAnswer(scores[:, 0], {f"next_{name}": state for name, state in states.items()}, maps)
@@ -154,8 +154,9 @@ class PointerGenerator(GeneratingNetwork):
 
     def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
         """Losses of the tokens, and λ times the weight that went where weight had been."""
-        price = self.config.coverage
-        return losses.sum() + price * answer.signals["again"].sum() if price and answer.signals else losses.sum()
+        if not answer.signals:
+            return losses.sum()
+        return losses.sum() + self.config.coverage * answer.signals["again"].sum()
 
 
 def card(network: PointerGenerator, blueprint: Blueprint[PointerGeneratorConfig]) -> Card:

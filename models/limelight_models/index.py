@@ -71,6 +71,7 @@ ZOO = {
     "transparent": Entry("P12", "transformer.transparent", "last"),
     "universal": Entry("L5", "transformer.universal", "fixed copied"),
     "decomposable-attention": Entry("K9", "sentence_pairs.decomposable", "within"),
+    "entity-co-attention": Entry("P15", "sentence_pairs.entity_co_attention"),
     "attentive-pooling": Entry("K12", "sentence_pairs.attentive_pooling", "largest"),
     "word-by-word": Entry("R7", "sentence_pairs.word_by_word", "once"),
     "structured": Entry("K16", "sentences.structured", "free one"),

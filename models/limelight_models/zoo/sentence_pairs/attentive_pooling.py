@@ -5,7 +5,6 @@ words fit each other, whose rows and columns are pooled into weights, and a vect
 ranks answers by the cosine of the two vectors, classes of the pair are told from both.
 """
 
-import torch
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention
@@ -16,6 +15,7 @@ from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.data import inference, rows
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
+from limelight_models.zoo.sentence_pairs.compared import both, comparison
 
 SIDES = ("first", "second")
 
@@ -56,12 +56,7 @@ class AttentivePooling(Network):
         attention = Attention(score=TanhBilinear(d_q=d, d_k=d))
         self.pool = Parallel(attention=attention, aggregate=Pooling()) if config.attentive else None
         self.dropout = nn.Dropout(config.dropout)
-        self.compare = nn.Sequential(
-            nn.Linear(4 * d, config.d_compare),
-            nn.ReLU(),
-            nn.Dropout(config.dropout),
-            nn.Linear(config.d_compare, config.classes),
-        )
+        self.compare = comparison(d, config.d_compare, config.classes, config.dropout)
 
     def forward(self, **tensors: Tensor) -> Answer:
         masks = [tensors[f"{side}_mask"] for side in SIDES]
@@ -73,8 +68,7 @@ class AttentivePooling(Network):
         else:
             (first, second), weights = self.pool(*states, *masks)
             maps = weights._asdict()
-        compared = torch.cat([first, second, first - second, first * second], -1)
-        return Answer({"logits": self.compare(self.dropout(compared))}, maps)
+        return Answer({"logits": self.compare(self.dropout(both(first, second)))}, maps)
 
 
 def card(network: AttentivePooling, blueprint: Blueprint[AttentivePoolingConfig]) -> Card:

@@ -61,6 +61,7 @@ ZOO = {
     "mme": Entry("J16", "meta_embeddings.mme", "words characters neighbours spelling learned"),
     "lisa": Entry("P15", "sentences.lisa", "free"),
     "syntax-attention": Entry("P13", "sentences.syntax_attention", "text gaussian"),
+    "coreference": Entry("P15", "sentences.coreference"),
     "biaffine": Entry("P14", "sentences.biaffine", "shallow"),
     "rnn-capsule": Entry("J17", "capsule.rnn_capsule", "probability"),
     "gat": Entry("K6", "graph.gat", "mean v2"),

@@ -126,6 +126,14 @@ CLAIMS = (
     Claim("Zhang 2018", "in a recurrent unit as well", "ggru", ("ggru-ungated",), figure=FORECAST),
     Claim("Nie 2018", "co-attention beats averages of both", "entity-co-attention", ("entity-co-attention-uniform",)),
     Claim("He 2018", "near in the tree beats near in the text", "syntax-attention", ("syntax-attention-text",)),
+    Claim(
+        "Zhang 2018",
+        "attention to the head word of a span helps",
+        "coreference",
+        ("coreference-uniform",),
+        figure="antecedents found",
+        own=True,
+    ),
     Claim("Strubell 2018", "a head that is taught the parse helps", "lisa", ("lisa-free",)),
     Claim(
         "Touvron 2021",

@@ -15,6 +15,7 @@ from limelight_bundle.label_sets import grid_labels
 from limelight_bundle.rows import Labels
 from limelight_bundle.values import Pair, Sentences, Text
 from limelight_models.data import (
+    antecedents,
     aspects,
     dates,
     folder,
@@ -104,6 +105,28 @@ def test_heads_of_the_grammar_are_one_tree_and_roles_follow_from_the_verb() -> N
                 assert (example.labels[verb], tag == "B-agent") == ("B-verb", before != passive)
                 seen.add((before, passive, "B-verb" in example.labels[number + 1 : verb]))
     assert len(seen) == 6  # another verb stands between some subjects and theirs
+
+
+def test_a_pronoun_goes_back_to_one_of_its_kind_and_a_name_to_itself() -> None:
+    kinds = ("she her herself", "he him himself", "they them themselves")
+    seen = set()
+    for example in antecedents.dataset().train[:300]:
+        words = example.instance["document"]
+        assert isinstance(words, Sentences)
+        back = [key.sentence for gold in example.gold for key in gold.keys if isinstance(key, Span)]
+        for number, (word, tag, before) in enumerate(zip(words.texts, example.labels, back, strict=True)):
+            assert before is not None and before <= number and (before == number or tag == "B-mention")
+            kind = next((each for each in kinds if word in each.split()), "")
+            if before == number:
+                assert not kind  # a pronoun always goes back
+                continue
+            first = before
+            while back[first] != first:
+                first = back[first] or 0
+            earlier = words.texts[before]
+            assert words.texts[first] == word or kind
+            seen.add((kind, earlier in kind.split()))
+    assert len(seen) >= 6
 
 
 @pytest.mark.parametrize(

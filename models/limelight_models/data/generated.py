@@ -6,6 +6,7 @@ from functools import partial
 
 from limelight.base.suggestions import similar
 from limelight_models.data import (
+    antecedents,
     aspects,
     cloze,
     dates,
@@ -72,6 +73,7 @@ SETS: dict[str, Made] = {
     "loads": Made(SERIES, loads.dataset),
     "names": Made(rows.TAGGED, names.dataset),
     "treebank": Made(rows.PAIRS, treebank.dataset),
+    "antecedents": Made(rows.TAGGED, antecedents.dataset),
     "roles": Made(rows.TAGGED, roles.dataset),
     "sort": Made(rows.POINTS, points.sort),
     "hull": Made(rows.POINTS, points.hull),

@@ -30,12 +30,15 @@ class Parser(Protocol):
 class Parse(Tag):
     """Tagging by a `Parser`, whose head is taught the heads of words (I3; Strubell et al. 2018, §2.2).
 
-    weight: of that loss a word, beside the class's own; 0 teaches nothing.
+    weight: of that loss a word, beside the class's own; 0 teaches nothing. figure: what the share of words is called
+    whose own head is found. beside: what always takes the word so many places on, which it is compared with.
     Targets: int64 [batch, word, 2], the class and the word that a word depends on, itself for a root; -1 where it is
     not known.
     """
 
     weight: float = 1.0
+    figure: str = "unlabelled attachment"
+    beside: tuple[str, int] = ("the next word", 1)
 
     def reader(self, labels: Sequence[str]) -> Callable[[Example], Array]:
         of_classes = super().reader(labels)
@@ -53,19 +56,18 @@ class Parse(Tag):
         return super().loss(network, batch, with_heads)
 
     def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
-        """Accuracy of the classes; the share of words on whose own head the first head has most weight, beside that of
-        always taking the next word.
-        """
+        """Accuracy of the classes; the share of words on whose own head the first head has most weight."""
         metrics = super().judge(network, card, held_out, training)
         words = right = by_place = 0
+        beside, away = self.beside
         for batch, answer in answers(network, held_out):
             weights, parents = looks(network, answer, batch)
             words += int((parents != UNKNOWN).sum())
             right += int((weights[:, 0].argmax(-1) == parents).sum())
-            by_place += int((torch.arange(1, parents.shape[1] + 1) == parents).sum())
+            by_place += int((torch.arange(away, parents.shape[1] + away) == parents).sum())
         if words:
-            name, beside = "unlabelled attachment", "the next word"
-            metrics.append(Metric(name=name, value=right / words, baseline=by_place / words, baseline_name=beside))
+            share, guessed = right / words, by_place / words
+            metrics.append(Metric(name=self.figure, value=share, baseline=guessed, baseline_name=beside))
         return metrics
 
 

@@ -71,7 +71,7 @@ class SyntaxAttention(Network):
             distances = steps(parse[:, 0].argmax(-1), self.config.window).to(states.dtype)
         else:
             places = torch.arange(real.shape[1], device=real.device, dtype=states.dtype)
-            distances = (places.unsqueeze(1) - places).abs().expand(len(real), -1, -1)
+            distances = (places.unsqueeze(1) - places).abs().expand(real.shape[0], -1, -1)
         context = Context(distances=distances.unsqueeze(1))
         found, weights = attend(self.attention, states, states, states, over_keys(real), context)
         asks = real[:, None, :, None]  # padding asks for nothing

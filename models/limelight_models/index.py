@@ -69,6 +69,7 @@ ZOO = {
     "universal": Entry("L5", "transformer.universal", "fixed copied"),
     "decomposable-attention": Entry("K9", "sentence_pairs.decomposable", "within"),
     "attentive-pooling": Entry("K12", "sentence_pairs.attentive_pooling", "largest"),
+    "abcnn": Entry("R9", "sentence_pairs.abcnn", "input pooling plain"),
     "word-by-word": Entry("R7", "sentence_pairs.word_by_word", "once"),
     "structured": Entry("K16", "sentences.structured", "free one"),
     "gpt": Entry("L2", "transformer.gpt"),

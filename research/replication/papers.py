@@ -285,6 +285,13 @@ CLAIMS = (
         ("word-by-word-once",),
     ),
     Claim(
+        "Yin 2016",
+        "attention in the input and in pooling beats neither (MAP 0.692 on WikiQA)",
+        "abcnn",
+        ("abcnn-plain",),
+    ),
+    Claim("Yin 2016", "attention in pooling beats that in the input", "abcnn-pooling", ("abcnn-input",)),
+    Claim(
         "dos Santos 2016",
         "weights by the other text beat the largest of each feature",
         "attentive-pooling",

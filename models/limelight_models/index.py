@@ -27,6 +27,7 @@ class Entry(NamedTuple):
 ZOO = {
     "bahdanau": Entry("J1", "rnn_search.bahdanau", "last coverage"),
     "agreement": Entry("R8", "rnn_search.agreement", "apart"),
+    "gru-gated": Entry("P11", "rnn_search.gru_gated"),
     "luong": Entry("J2", "rnn_search.luong", "dot concat location local-m local-p unfed"),
     "show-attend-tell": Entry("J3", "captioning.show_attend_tell", "hard free untaught supervised"),
     "hiecoatt": Entry("J4", "co_attention.hiecoatt", "alternating question image supervised"),

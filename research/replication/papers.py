@@ -53,6 +53,7 @@ class Claim:
 CLAIMS = (
     Claim("Bahdanau 2015", "an alignment for each word beats one vector", "bahdanau", ("bahdanau-last",)),
     Claim("Bahdanau 2015", "coverage (Tu 2016) helps", "bahdanau-coverage", ("bahdanau",), own=True),
+    Claim("Zhang 2020", "a source read anew before each token beats one that stays", "gru-gated", ("bahdanau",)),
     Claim("Luong 2015", "a window around a predicted place is no worse (by a point)", "luong-local-p", ("luong",), 1),
     Claim(
         "Luong 2015",

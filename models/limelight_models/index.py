@@ -46,6 +46,7 @@ ZOO = {
     "aoa-reader": Entry("K11", "reading.aoa_reader", "average"),
     "attentive-reader": Entry("R14", "reading.attentive_reader"),
     "gated-reader": Entry("R14", "reading.gated_reader", "one"),
+    "iterative-reader": Entry("R15", "reading.iterative_reader", "one ungated"),
     "label-wise-lstm": Entry("K17", "sentences.label_wise", "shared"),
     "diversity-lstm": Entry("K23", "sentences.diversity", "plain orthogonal"),
     "san": Entry("K10", "co_attention.san", "one"),

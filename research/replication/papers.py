@@ -203,6 +203,13 @@ CLAIMS = (
         "gated-reader-one",
         ("attentive-reader",),
     ),
+    Claim(
+        "Sordoni 2016",
+        "a search of several steps beats one attention (73.3 % beside 69.5 % of the attention-sum reader on CNN)",
+        "iterative-reader",
+        ("iterative-reader-one", "gated-reader-one"),
+    ),
+    Claim("Sordoni 2016", "gates on what a step has found help", "iterative-reader", ("iterative-reader-ungated",)),
     Claim("Cui 2017", "a second attention beats the average of the first", "aoa-reader", ("aoa-reader-average",)),
     Claim(
         "Barbieri 2018",

@@ -292,6 +292,7 @@ CLAIMS = (
         "word-by-word",
         ("word-by-word-once",),
     ),
+    Claim("Tang 2016", "words count as they are near, which helps", "deep-memory", ("deep-memory-none",)),
     Claim(
         "Yin 2016",
         "attention in the input and in pooling beats neither (MAP 0.692 on WikiQA)",

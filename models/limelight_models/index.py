@@ -65,6 +65,7 @@ ZOO = {
     "gat": Entry("K6", "graph.gat", "mean v2"),
     "gaan": Entry("K19", "graph.gaan", "ungated"),
     "ggru": Entry("K19", "graph.ggru", "ungated"),
+    "localness": Entry("R1", "transformer.localness", "layer fixed none"),
     "adaptively-sparse": Entry("M19", "transformer.adaptively_sparse"),
     "fixed-heads": Entry("L14", "transformer.fixed_heads", "divided"),
     "synthesizer": Entry("L17", "transformer.synthesizer", "random factored random-factored mixed random-mixed"),

@@ -287,6 +287,13 @@ CLAIMS = (
         ("decomposable-attention",),
     ),
     Claim(
+        "Yang 2018",
+        "a Gaussian around a predicted place helps",
+        "localness",
+        ("localness-none",),
+    ),
+    Claim("Yang 2018", "a width that follows from the query beats a fixed one", "localness", ("localness-fixed",)),
+    Claim(
         "Rocktäschel 2016",
         "each word's attention beats that of the last state (83.5 % beside 82.3 % on all of SNLI)",
         "word-by-word",

@@ -117,6 +117,7 @@ ZOO = {
     "differential-transformer": Entry("T2", "long.differential", "softmax"),
     "gated-attention": Entry("T1", "long.gated_attention", "ungated"),
     "sinks": Entry("T7", "long.sinks", "softmax whole"),
+    "dynamic-span": Entry("R2", "long.dynamic_span", "head none"),
     "rotary": Entry("T6", "long.rotary", "bias none"),
     "cct": Entry("", "vision.cct", "supervised"),
 }

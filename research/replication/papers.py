@@ -287,6 +287,13 @@ CLAIMS = (
         ("decomposable-attention",),
     ),
     Claim(
+        "Sukhbaatar 2019",
+        "a span that is learned is no worse than all (by a point)",
+        "dynamic-span",
+        ("dynamic-span-none",),
+        1,
+    ),
+    Claim(
         "Yang 2018",
         "a Gaussian around a predicted place helps",
         "localness",

@@ -44,6 +44,7 @@ ZOO = {
     "sagan": Entry("J11", "generative.sagan", "plain"),
     "psac": Entry("J12", "co_attention.psac", "question video"),
     "memn2n": Entry("K3", "memory.memn2n", "one"),
+    "key-value-predict": Entry("R4", "memory.key_value_predict", "two one"),
     "aoa-reader": Entry("K11", "reading.aoa_reader", "average"),
     "attentive-reader": Entry("R14", "reading.attentive_reader"),
     "gated-reader": Entry("R14", "reading.gated_reader", "one"),

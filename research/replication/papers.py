@@ -204,6 +204,12 @@ CLAIMS = (
         ("attentive-reader",),
     ),
     Claim(
+        "Daniluk 2017",
+        "states cut in three beat those that serve all ends",
+        "key-value-predict",
+        ("key-value-predict-one",),
+    ),
+    Claim(
         "Sordoni 2016",
         "a search of several steps beats one attention (73.3 % beside 69.5 % of the attention-sum reader on CNN)",
         "iterative-reader",

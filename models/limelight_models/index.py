@@ -36,6 +36,7 @@ ZOO = {
     "hatn": Entry("J6", "hierarchical.hatn", "source pnet"),
     "transformer": Entry("J7", "transformer.transformer"),
     "lcr-rot-hop": Entry("J8", "aspects.lcr_rot", "one"),
+    "cmla": Entry("K28", "aspects.cmla", "apart one"),
     "deep-memory": Entry("R3", "aspects.deep_memory", "features gate none"),
     "dme": Entry("J9", "meta_embeddings.dme", "contextualised concatenated neighbours spelling learned"),
     "disan": Entry("J10", "disan.disan", "bilstm"),

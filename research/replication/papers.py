@@ -312,6 +312,7 @@ CLAIMS = (
         "word-by-word",
         ("word-by-word-once",),
     ),
+    Claim("Wang 2017", "aspects and opinions that look for each other beat those that do not", "cmla", ("cmla-apart",)),
     Claim("Tang 2016", "words count as they are near, which helps", "deep-memory", ("deep-memory-none",)),
     Claim(
         "Yin 2016",

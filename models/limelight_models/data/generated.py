@@ -25,6 +25,7 @@ from limelight_models.data import (
     rows,
     slips,
     snapshots,
+    terms,
     transductions,
 )
 from limelight_models.data.canvas import captions, films, masks, questions
@@ -67,6 +68,7 @@ SETS: dict[str, Made] = {
     "loads": Made(SERIES, loads.dataset),
     "names": Made(rows.TAGGED, names.dataset),
     "roles": Made(rows.TAGGED, roles.dataset),
+    "terms": Made(rows.TAGGED, terms.dataset),
     "sort": Made(rows.POINTS, points.sort),
     "hull": Made(rows.POINTS, points.hull),
     "slips": Made(rows.DOCUMENTS, slips.dataset),

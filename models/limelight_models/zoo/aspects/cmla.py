@@ -96,7 +96,7 @@ class Cmla(Network):
         words = (share(mask, embedded).unsqueeze(-2) @ embedded).squeeze(-2)
         real = mask.any(-1)
         states = self.dropout(self.encoder(self.dropout(words), real))
-        prototypes = [side.prototype(states)[:, 0, 0] for side in self.sides.values()]
+        prototypes = [side.prototype(states)[:, 0, 0] for side in self.sides.values() if isinstance(side, Side)]
         looks: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
         read: list[Tensor] = []
         for _ in range(self.config.layers):

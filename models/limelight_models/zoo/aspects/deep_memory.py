@@ -4,6 +4,8 @@ Fig. 1 of the paper: the words around a target are a memory, which each hop weig
 far. Before anything is scored, each word is made less, or another, by how far it stands from the target (§3.4).
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -44,8 +46,7 @@ class Fitting(Score):
 
     def __init__(self, *, d: int) -> None:
         super().__init__()
-        self.d_q = self.d_k = d
-        self.of_query, self.of_key = nn.Linear(d, 1), nn.Linear(d, 1, bias=False)
+        self.d_q, self.d_k, self.of_query, self.of_key = d, d, nn.Linear(d, 1), nn.Linear(d, 1, bias=False)
 
     def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         return torch.tanh(self.of_query(query) + self.of_key(key).transpose(-2, -1))
@@ -110,8 +111,8 @@ class DeepMemory(Network):
             found, weights = attend(self.attention, vector, memory, None, there)
             vector = found + self.on(vector)
             looks.append(weights)
-        shown, end = torch.cat(looks, 2), masks["left"].shape[1]
-        maps = {"left": shown[..., :end], "right": shown[..., end:]}
+        looked, end = torch.cat(looks, 2), masks["left"].shape[1]
+        maps = {"left": looked[..., :end], "right": looked[..., end:]}
         return Answer({"logits": self.classify(vector.squeeze(1))}, maps)
 
 
@@ -120,8 +121,8 @@ def card(network: DeepMemory, blueprint: Blueprint[DeepMemoryConfig]) -> Card:
     config = network.config
     parts = parts_of(blueprint.tokenizer(), max_tokens=config.max_tokens)
     hops, about = numbered("hops", "hops", "hop", config.hops), "In each hop, how much each word {} counts for it."
-    shown = {part: {"keys": parts[part].tokens(part), "summary": about.format(PARTS[part])} for part in AROUND}
-    maps = {part: map_of(network.attention, "memory", queries=hops, part=True, **each) for part, each in shown.items()}
+    weigh = partial(map_of, network.attention, "memory", queries=hops, part=True)
+    maps = {part: weigh(keys=parts[part].tokens(part), summary=about.format(PARTS[part])) for part in AROUND}
     return blueprint.card(
         network,
         title="Deep memory network",
@@ -137,7 +138,7 @@ PRESETS = {
     "tiny": tiny(vocabulary=50, hops=2, d=8, dropout=0.0),
     "demo": preset(12, 32, 4e-3, patience=3, vocabulary=500, d=32, dropout=0.1),
     "full": preset(8, 64, 3e-3, patience=2, vocabulary=8000),
-    # The sizes of §4.1, with Adam in the place of plain descent. Their words are GloVe's, and stay as they are.
+    # The sizes of §4.1, with Adam in the place of plain descent.
     "paper": preset(100, 20, 1e-3, patience=20, vocabulary=20_000, hops=9, d=300, dropout=0.0),
 }
 
@@ -145,6 +146,5 @@ DEEP_MEMORY = classifying_texts(
     DeepMemoryConfig, DeepMemory, card, PRESETS, builtin=aspects.dataset, task=ClassifyTargets(), data=rows.ASPECTS
 )
 # The paper's other ways to tell places, and none.
-DEEP_MEMORY_FEATURES, DEEP_MEMORY_GATE, DEEP_MEMORY_NONE = (
-    DEEP_MEMORY.changed(place=each) for each in ("features", "gate", "none")
-)
+DEEP_MEMORY_FEATURES, DEEP_MEMORY_GATE = (DEEP_MEMORY.changed(place=each) for each in ("features", "gate"))
+DEEP_MEMORY_NONE = DEEP_MEMORY.changed(place="none")

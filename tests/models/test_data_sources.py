@@ -3,6 +3,7 @@
 import datetime
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limelight_bundle.values import Image, Sentences, Text
-from limelight_models.data import calendars, dates, digits, docstrings, names, numbers, numerals, spelling
+from limelight_models.data import calendars, dates, digits, docstrings, names, numbers, numerals, spelling, terms
+from limelight_models.data.aspects import Said
 from limelight_models.data.dataset import Dataset
 from limelight_models.tasks.entities import entities
 
@@ -181,3 +183,13 @@ def test_made_up_names_are_tagged_and_in_one_part_only() -> None:
             found |= {" ".join(words.texts[begin:end]).lower() for _, begin, end in entities(each.labels)}
         used.append(found)
     assert not used[0] & (used[1] | used[2]) and not used[1] & used[2]
+
+
+def test_terms_are_tagged_as_aspects_and_opinions_and_what_is_neutral_has_no_opinion() -> None:
+    said = Said(("we", "saw", "the", "green", "tea"), (("neutral", slice(3, 5), slice(1, 2)),))
+    assert terms.example(said).labels == ("O", "O", "O", "B-aspect", "I-aspect")
+    liked = replace(said, things=(("positive", slice(3, 5), slice(1, 2)),))
+    assert terms.example(liked).labels == ("O", "B-opinion", "O", "B-aspect", "I-aspect")
+    made = terms.dataset()
+    assert [len(part) for part in (made.train, made.dev, made.test)] == [1500, 300, 300]
+    assert made.fingerprint == terms.dataset().fingerprint

@@ -79,6 +79,17 @@ def test_rows_on_one_word_each_and_apart_cost_nothing_and_others_are_part_of_wha
         assert small.build(name).objective(losses, answer, target).item() == pytest.approx(1.0 + cost)
 
 
+def test_looking_back_far_costs_its_price_by_the_mean_span_of_a_text() -> None:
+    spans = {
+        "span.0.self": torch.tensor([[[[2.0], [4.0], [0.0]]]]),
+        "span.1.self": torch.tensor([[[[6.0], [4.0], [0.0]]]]),
+    }
+    losses, price = torch.tensor([0.5]), small.config("dynamic-span").price
+    for maps, cost in ((spans, 4 * price), ({}, 0.0)):
+        found = small.build("dynamic-span").objective(losses, Answer({}, maps), torch.tensor([0]))
+        assert found.item() == pytest.approx(0.5 + cost)
+
+
 def test_without_attention_within_sentences_the_order_of_words_says_nothing() -> None:
     first, second = small.text(5, 1)[None], small.text(3, 2)[None]
     pair = {"first_mask": first != 0, "second_ids": second, "second_mask": second != 0}

@@ -28,6 +28,7 @@ from limelight_models.data import (
     rows,
     slips,
     snapshots,
+    terms,
     transductions,
     treebank,
 )
@@ -75,6 +76,7 @@ SETS: dict[str, Made] = {
     "treebank": Made(rows.PAIRS, treebank.dataset),
     "antecedents": Made(rows.TAGGED, antecedents.dataset),
     "roles": Made(rows.TAGGED, roles.dataset),
+    "terms": Made(rows.TAGGED, terms.dataset),
     "sort": Made(rows.POINTS, points.sort),
     "hull": Made(rows.POINTS, points.hull),
     "slips": Made(rows.DOCUMENTS, slips.dataset),

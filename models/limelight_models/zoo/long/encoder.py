@@ -76,13 +76,17 @@ class LongEncoder(Network):
 
     def encode(self, features: Tensor, mask: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Features [batch, token, d_model] of the last layer, and the maps of all."""
-        looks, maps = mask[:, None, None], dict[str, Tensor]()
-        if self.config.looks_back:
-            position = torch.arange(mask.shape[1], device=mask.device)
-            looks = looks & (position.unsqueeze(-1) >= position)
+        looks, maps = self.looks(mask), dict[str, Tensor]()
         for number, layer in enumerate(self.layers):
             features, maps[f"encoder.{number}.self"] = layer(features, looks)
         return features, maps
+
+    def looks(self, mask: Tensor) -> Tensor:
+        """What each token may look at, bool [batch, 1, 1 or token, token], of the tokens that there are."""
+        if not self.config.looks_back:
+            return mask[:, None, None]
+        position = torch.arange(mask.shape[1], device=mask.device)
+        return mask[:, None, None] & (position.unsqueeze(-1) >= position)
 
     def forward(self, **tensors: Tensor) -> Answer:
         ids, mask = tensors["token_ids"], tensors["token_mask"]

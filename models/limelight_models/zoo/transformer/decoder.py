@@ -1,4 +1,7 @@
-"""A decoder alone, which continues a prompt, for models that differ in its attention (Radford et al. 2019, §2.3)."""
+"""A decoder alone, which continues a prompt, for models that differ in its attention (Radford et al. 2019, §2.3).
+
+What any model that continues prompts has stands here too: its limits, inputs, and recipe.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -26,20 +29,25 @@ from limelight_models.tasks.generate import Generate
 PROMPT, OUTPUT = "prompt.json", "tokenizer.json"
 
 
-class DecoderConfig(Sizes):
-    """Sizes. begin, end: the token put in first, and the one that ends a prompt and a sequence."""
+class PromptConfig(Sizes):
+    """Sizes of any. begin, end: the token put in first, and the one that ends a prompt and a sequence."""
 
     vocabulary: int
     begin: int
     end: int
+    max_prompt: int = 128
+    max_new_tokens: int = 64
+    max_characters: int = 1000
+
+
+class DecoderConfig(PromptConfig):
+    """Sizes of layers."""
+
     d_model: int = 64
     layers: int = 2
     heads: int = 4
     d_hidden: int = 256
     dropout: float = 0.1
-    max_prompt: int = 128
-    max_new_tokens: int = 64
-    max_characters: int = 1000
     placed: ClassVar[bool] = True  # tokens are told their places
 
     @property
@@ -189,7 +197,7 @@ class Decoder(TokenLayers, PromptedNetwork):
 REWRITTEN = "What is to be rewritten."
 
 
-def texts(config: DecoderConfig, blueprint: Blueprint[Any], prompted: str) -> tuple[TextInput, TextInput]:
+def texts(config: PromptConfig, blueprint: Blueprint[Any], prompted: str) -> tuple[TextInput, TextInput]:
     """The prompt, and the input that forces an output. prompted: what the prompt is."""
     prompt = TextInput(
         summary=prompted,
@@ -218,7 +226,7 @@ def parts(network: Decoder, blueprint: Blueprint[Any], prompted: str = REWRITTEN
     }
 
 
-C = TypeVar("C", bound=DecoderConfig)
+C = TypeVar("C", bound=PromptConfig)
 _REWRITE = Generate()
 
 
@@ -226,7 +234,7 @@ def continuing(
     config: type[C],
     card: Callable[[Any, Blueprint[C]], Card],
     presets: Mapping[str, Preset],
-    network: Callable[[Any], TokenLayers] = Decoder,
+    network: Callable[[Any], GeneratingNetwork] = Decoder,
     *,
     task: Generate = _REWRITE,
     builtin: Callable[..., Dataset] = dates.dataset,

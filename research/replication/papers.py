@@ -86,6 +86,19 @@ CLAIMS = (
         own=True,
     ),
     Claim(
+        "Chan 2016",
+        "a pyramid that halves the steps beats as many layers over every frame",
+        "listen-attend-spell",
+        ("listen-attend-spell-flat",),
+    ),
+    Claim(
+        "Chan 2016",
+        "seeing where it looked before (Chorowski 2015) helps",
+        "listen-attend-spell-location",
+        ("listen-attend-spell",),
+        own=True,
+    ),
+    Claim(
         "Lu 2016",
         "co-attention beats the question's or the picture's alone",
         "hiecoatt",

@@ -30,6 +30,7 @@ ZOO = {
     "luong": Entry("J2", "rnn_search.luong", "dot concat location local-m local-p unfed"),
     "show-attend-tell": Entry("J3", "captioning.show_attend_tell", "hard free untaught supervised"),
     "listen-attend-spell": Entry("K14", "speech.listen_attend_spell", "location flat"),
+    "joint-ctc": Entry("R21", "speech.joint_ctc", "attention"),
     "hiecoatt": Entry("J4", "co_attention.hiecoatt", "alternating question image supervised"),
     "han": Entry("J5", "hierarchical.han", "mean"),
     "han-code": Entry("J5", "hierarchical.han", "supervised"),

@@ -91,6 +91,7 @@ CLAIMS = (
         "listen-attend-spell",
         ("listen-attend-spell-flat",),
     ),
+    Claim("Kim 2017", "CTC beside attention beats attention alone", "joint-ctc", ("joint-ctc-attention",)),
     Claim(
         "Chan 2016",
         "seeing where it looked before (Chorowski 2015) helps",

@@ -67,6 +67,7 @@ ZOO = {
     "adaptively-sparse": Entry("M19", "transformer.adaptively_sparse"),
     "fixed-heads": Entry("L14", "transformer.fixed_heads", "divided"),
     "synthesizer": Entry("L17", "transformer.synthesizer", "random factored random-factored mixed random-mixed"),
+    "monotonic-multihead": Entry("P20", "transformer.monotonic_multihead", "one"),
     "transparent": Entry("P12", "transformer.transparent", "last"),
     "universal": Entry("L5", "transformer.universal", "fixed copied"),
     "decomposable-attention": Entry("K9", "sentence_pairs.decomposable", "within"),

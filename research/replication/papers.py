@@ -118,6 +118,7 @@ CLAIMS = (
         ("transformer-uniform", "transformer-frozen"),
         own=True,
     ),
+    Claim("Ma 2020", "several heads that move beat one", "monotonic-multihead", ("monotonic-multihead-one",)),
     Claim(
         "Correia 2019",
         "learned sparsity costs no accuracy (no worse by a point)",

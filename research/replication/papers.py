@@ -87,6 +87,20 @@ CLAIMS = (
         own=True,
     ),
     Claim(
+        "Chan 2016",
+        "a pyramid that halves the steps beats as many layers over every frame",
+        "listen-attend-spell",
+        ("listen-attend-spell-flat",),
+    ),
+    Claim("Kim 2017", "CTC beside attention beats attention alone", "joint-ctc", ("joint-ctc-attention",)),
+    Claim(
+        "Chan 2016",
+        "seeing where it looked before (Chorowski 2015) helps",
+        "listen-attend-spell-location",
+        ("listen-attend-spell",),
+        own=True,
+    ),
+    Claim(
         "Lu 2016",
         "co-attention beats the question's or the picture's alone",
         "hiecoatt",
@@ -105,6 +119,7 @@ CLAIMS = (
         ("transformer-uniform", "transformer-frozen"),
         own=True,
     ),
+    Claim("Ma 2020", "several heads that move beat one", "monotonic-multihead", ("monotonic-multihead-one",)),
     Claim(
         "Correia 2019",
         "learned sparsity costs no accuracy (no worse by a point)",

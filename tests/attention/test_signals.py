@@ -88,6 +88,8 @@ def masked_losses(extra: int) -> dict[str, Tensor]:
         "outputs": signals.output_agreement(longer(vectors, 2), queries),
         "selection": signals.selection_log_probability(longer(selected, 1), longer(scores, 1), keys),
         "cost": signals.selection_cost(longer(selected, 1), keys),
+        "lagging": signals.average_lagging(signals.slowest(signals.expected_delays(grown)), queries, keys),
+        "spread": signals.spread(signals.expected_delays(grown), queries),
         "rationale": signals.rationale_loss(longer(logits, 1), longer(selected.long(), 1, junk=False), keys),
     }
 
@@ -261,3 +263,19 @@ def test_capsules_in_balance_weigh_the_right_class_as_much_as_all_others() -> No
     assert found == [pytest.approx(2.1), pytest.approx(1.8)]
     two = probability[:, :2], none[:, :2], features, target
     assert signals.capsule_loss(*two, balanced=True) == signals.capsule_loss(*two)
+
+
+def test_delays_and_how_far_the_slowest_head_is_behind_by_hand() -> None:
+    """Two heads, of four keys and two steps: the pace is two keys a step."""
+    weights = torch.tensor([[[[1.0, 0, 0, 0], [0, 0, 0.5, 0.5]], [[0, 0, 1.0, 0], [0, 0, 0, 1.0]]]])
+    delays = signals.expected_delays(weights)
+    torch.testing.assert_close(delays, torch.tensor([[[1.0, 3.5], [3.0, 4.0]]]))
+    last = signals.slowest(delays)
+    share = torch.tensor([2.0, 0.5]).sigmoid()
+    torch.testing.assert_close(last, (share * delays[:, 1] + (1 - share) * delays[:, 0]))
+    torch.testing.assert_close(signals.spread(delays, torch.ones(1, 2).bool()), torch.tensor((1 + 0.25**2) / 2))
+    queries, keys = torch.ones(1, 2).bool(), torch.ones(1, 4).bool()
+    for g, lagging in (((1.0, 3.0), 1.0), ((4.0, 4.0), 4.0), ((3.0, 3.0), 3.0), ((2.0, 4.5), 2.25)):
+        after = max(g[1], g[0] + 2)  # the second step is written when a step has passed behind the first
+        assert lagging == (g[0] + after - 2) / 2
+        torch.testing.assert_close(signals.average_lagging(torch.tensor([g]), queries, keys), torch.tensor(lagging))

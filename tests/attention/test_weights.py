@@ -6,7 +6,7 @@ import torch
 from limelight_models.attention import Attention, masks
 from limelight_models.attention.align import Hard, MonotonicChunkwise, PositionalMask, Tanh
 from limelight_models.attention.context import Context
-from limelight_models.attention.score import Additive, Concat, ScaledDot
+from limelight_models.attention.score import Additive, Concat, CoverageAware, LocationAware, ScaledDot, Score
 from limelight_models.attention.score.prepared import PreparedKeys
 from limelight_models.attention.weights import Weights, weights_of
 from limelight_models.catalogue.mechanism import FEATURES
@@ -35,11 +35,19 @@ def test_a_positional_mask_offers_what_is_inside_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "score", [Additive(d_q=FEATURES, d_k=4, d_w=3), Concat(d_q=FEATURES, d_k=4, d_w=3), ScaledDot()]
+    "score",
+    [
+        Additive(d_q=FEATURES, d_k=4, d_w=3),
+        Concat(d_q=FEATURES, d_k=4, d_w=3),
+        LocationAware(d_q=FEATURES, d_k=4, d_w=3),
+        CoverageAware(d_q=FEATURES, d_k=4, d_w=3),
+        ScaledDot(),
+    ],
 )
-def test_prepared_keys_give_the_same_scores(score: Additive | Concat | ScaledDot) -> None:
+def test_prepared_keys_give_the_same_scores(score: Score) -> None:
     query = torch.randn(2, 1, 3, FEATURES)
     key = torch.randn(2, 1, 5, score.d_k or FEATURES)
     prepared = PreparedKeys(score)
-    found = prepared(query, prepared.prepare(key), Context())
-    torch.testing.assert_close(found, score(query, key, Context()))
+    context = Context(previous_weights=torch.rand(2, 1, 3, 5), coverage=torch.rand(2, 1, 3, 5))
+    found = prepared(query, prepared.prepare(key), context)
+    torch.testing.assert_close(found, score(query, key, context))

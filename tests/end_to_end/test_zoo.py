@@ -21,7 +21,7 @@ import limelight
 from limelight_bundle.reader import BundleFolder
 from limelight_bundle.samples import Sample, read_samples
 from limelight_bundle.tolerance import Tolerances, default_tolerances
-from limelight_bundle.values import Array, Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
+from limelight_bundle.values import Array, Audio, Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
 from limelight_export.errors import ExportError
 from limelight_export.pipeline import export_model
 from limelight_export.verification.samples import make_samples
@@ -122,7 +122,7 @@ def plain(value: Value) -> str | list[str] | bytes | limelight.Pair | limelight.
             return text
         case Sentences(texts):
             return list(texts)
-        case Image(data):
+        case Image(data) | Audio(bytes() as data):
             return data
         case Pair(first, second):
             return limelight.Pair(first, second)

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from limelight.v1 import model_pb2
-from limelight_bundle.values import Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
-from limelight_models.data import folder, images, passages, rows, tokenizers
+from limelight_bundle.values import Audio, Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
+from limelight_models.data import folder, images, passages, rows, sounds, tokenizers
 from limelight_models.data.dataset import Dataset, Example
 from limelight_models.data.folder import Kind
 from limelight_models.data.gold import Box, Gold, Span
@@ -27,6 +27,7 @@ FEATURES = 5  # of a node of a graph
 SIZE, _FILM = (8, 12), (12, 36)  # rows and columns of a picture, and of one that can be a film of three frames
 GRID = (SIZE[0] // CELL, SIZE[1] // CELL)
 _FRAME = (Gold((Box("image", 0, 0, 4, 4),)),)
+RATE = 8000  # samples a second of a recording
 _WORDS = 8  # of a drawn text, at most
 
 
@@ -105,6 +106,17 @@ def of_captions(scale: int) -> list[Example]:
     ]
 
 
+def sound(seed: int, length: int) -> Audio:
+    """A recording of noise."""
+    noise = np.random.default_rng(seed).uniform(-0.5, 0.5, length)
+    return sounds.wav(noise.astype(np.float32), RATE)
+
+
+def of_recordings(scale: int) -> list[Example]:
+    recorded = (sound(seed, length) for seed, length in enumerate((900, 300, 620)))
+    return [Example({"audio": audio, "target": Text(text)}) for audio, text in zip(recorded, TARGETS, strict=True)]
+
+
 def of_questions(scale: int) -> list[Example]:
     pictures = (picture(seed, _FILM, scale) for seed in range(len(TEXTS)))
     asked = [{"image": image, "question": Text(text)} for image, text in zip(pictures, TEXTS, strict=True)]
@@ -159,6 +171,7 @@ EXAMPLES: Mapping[Kind, Callable[[int], list[Example]]] = {
     rows.ASPECTS: of_aspects,
     rows.ASPECT_QUESTIONS: of_text_pairs,
     rows.CAPTIONS: of_captions,
+    rows.RECORDINGS: of_recordings,
     rows.QUESTIONS: of_questions,
     rows.MASKS: of_masks,
     rows.TAGGED: of_tagged,
@@ -208,6 +221,8 @@ def _like(described: model_pb2.InputDescription, values: Sequence[Value]) -> st.
         case Image() as image:
             rows_, columns = images.read(image).shape
             return st.integers(0, 1000).map(lambda seed: picture(seed, (rows_, columns)))
+        case Audio():
+            return st.builds(sound, st.integers(0, 1000), st.integers(1, 900))
         case Graph():
             return graphs()
         case TensorValue():  # points

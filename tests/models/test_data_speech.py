@@ -8,10 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tokenizers import Tokenizer
 
-from limelight_bundle.values import Text
-from limelight_models.data import folder, recordings, rows, speech, units
+from limelight_bundle.preprocess.wav import read_wav
+from limelight_bundle.values import Audio, Text
+from limelight_models.blocks.frames import heard
+from limelight_models.cards.describe import describe
+from limelight_models.cards.inputs import AudioInput
+from limelight_models.cards.results import Classes
+from limelight_models.cards.taxonomy import Taxonomy
+from limelight_models.data import folder, melodies, recordings, rows, sounds, speech, units
 from limelight_models.data.dataset import DataError, Example
 from limelight_models.data.gold import Span
 from limelight_models.data.tokenizers import characters
@@ -199,3 +206,64 @@ def test_the_recordings_as_they_lie(data: Path) -> None:
     made = speech.dataset(data / "speech_fsdd", training=200, held_out=50)
     assert all(5 < len(letters) < 128 for example in made.test for letters in [text(example)])
     assert all(letters for example in made.test for _, letters in said(example))
+
+
+def samples(example: Example) -> np.ndarray:
+    audio = example.instance["audio"]
+    assert isinstance(audio, Audio) and isinstance(audio.content, bytes)
+    file = read_wav(audio.content, ())
+    assert file.sample_rate == RATE
+    return np.asarray(file.samples(file.count))
+
+
+def test_recordings_are_read_as_they_are_and_spelled_and_those_held_out_are_single(recorded: Path) -> None:
+    made = folder.load(recorded, rows.RECORDINGS)
+    assert [len(part) for part in (made.dev, made.test)] == [2 * 2 * 4, 5 * 2 * 4]
+    assert text(made.test[0], "target") == "zero" and text(made.test[-1], "target") == "three"
+    np.testing.assert_array_equal(samples(made.test[0]) * 2**15, tone(0, 0, 0))
+    alone, joined = made.train[: 3 * 2 * 4], made.train[3 * 2 * 4 :]
+    assert {len(text(each, "target").split()) for each in alone} == {1}
+    assert {len(text(each, "target").split()) for each in joined} == {1, 2}
+    assert made.fingerprint == folder.load(recorded, rows.RECORDINGS).fingerprint
+
+
+def test_a_folder_of_wav_files_is_read_beside_their_texts(tmp_path: Path) -> None:
+    first, second = (sounds.wav(np.full(count, 0.5, np.float32), RATE) for count in (400, 900))
+    for name, audio in (("a.wav", first), ("b.wav", second)):
+        assert isinstance(audio.content, bytes)
+        (tmp_path / name).write_bytes(audio.content)
+    (tmp_path / "train.tsv").write_text("a.wav\tone\nb.wav\ttwo\na.wav\tone more\n")
+    made = folder.load(tmp_path, rows.RECORDINGS)
+    whole = [*made.train, *made.dev, *made.test]
+    assert sounds.longest(each.instance["audio"] for each in whole) == (RATE, 900)
+    other = sounds.wav(np.zeros(10, np.float32), 2 * RATE)
+    with pytest.raises(DataError, match="recordings have 8000 and 16000 samples a second; resample them"):
+        sounds.longest([first, other])
+
+
+def test_each_note_of_a_melody_is_loudest_at_its_pitch() -> None:
+    made = melodies.dataset(training=20, held_out=1, notes=(1, 1))
+    assert melodies.dataset(training=20, held_out=1, notes=(1, 1)).fingerprint == made.fingerprint
+    for example in made.train:
+        power = np.abs(np.fft.rfft(samples(example), RATE))  # a frequency a hertz
+        pitch = melodies.PITCHES[text(example, "target")]
+        assert abs(int(power.argmax()) - pitch) < 0.03 * pitch
+
+
+def test_what_is_heard_ends_with_the_sound_and_does_not_depend_on_its_loudness() -> None:
+    step = AudioInput(summary="", sample_rate=RATE, window=64, hop=32, mels=6, frames=40, highest_frequency=RATE / 2)
+    card = describe(
+        title="", summary="", inputs=[step], results=[Classes(labels=("a", "b"))], maps={},
+        taxonomy=Taxonomy.of("additive"), max_audio_seconds=step.seconds,
+    )  # fmt: skip
+    noise = np.random.default_rng(0).uniform(-0.1, 0.1, 700).astype(np.float32)
+    broken = np.where(np.arange(700) // 200 == 1, 0, noise)  # silence within is a part of the sound
+    loud, soft, silent, parted = (
+        torch.from_numpy(card.preprocessor().row({"audio": Audio(each, RATE)}).tensors["features"])[None].double()
+        for each in (4 * noise, noise, 0 * noise, broken)
+    )
+    x, mask = heard(loud)
+    assert mask.sum() == 23 and mask[0, :23].all()  # the last window begins at 22 · 32 - 32 < 700
+    assert not x[0, 23:].any() and torch.allclose(x[0, :23].mean(0), torch.zeros(6).double(), atol=1e-6)
+    assert torch.allclose(heard(soft)[0], x, atol=1e-4)
+    assert not heard(silent)[1].any() and torch.equal(heard(parted)[1], mask)

@@ -35,7 +35,8 @@ def describe(
 
     outputs: raw outputs that no result is read from.
     hidden: stacks whose hidden states are put out; their label sets are those of inputs, results or maps.
-    config: has the limits that are not given, `max_characters` and `max_pixels`, where the model has them.
+    config: has the limits that are not given, `max_characters`, `max_pixels` and `max_audio_seconds`, where the model
+        has them.
 
     Raises: ValueError where there is neither a result nor an output, or two different label sets or files have the same
         name.
@@ -66,7 +67,7 @@ def describe(
         limits=model_pb2.Limits(
             max_characters=max_characters or getattr(config, "max_characters", 0),
             max_pixels=max_pixels or getattr(config, "max_pixels", 0),
-            max_audio_seconds=max_audio_seconds,
+            max_audio_seconds=max_audio_seconds or getattr(config, "max_audio_seconds", 0),
         ),
         hidden=[state for each in hidden for state in each.describe()],
         taxonomy=taxonomy.describe(),

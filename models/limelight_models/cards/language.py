@@ -1,6 +1,7 @@
 """The language of cards, in one import: inputs, results, label sets, and maps."""
 
 from limelight_models.cards.inputs import (
+    AudioInput,
     DocumentInput,
     GraphInput,
     ImageInput,
@@ -28,8 +29,8 @@ from limelight_models.cards.results import (
 )
 
 __all__ = [
-    "NEVER", "Attends", "Boxes", "Classes", "DocumentInput", "GraphInput", "ImageInput", "LabelSet", "LinesInput",
-    "Map", "MapKind", "Noise", "Numbers", "PairInput", "Spans", "State", "TextInput", "Tokenizer", "WordsInput",
-    "Written", "cached", "cached_states", "carried_states", "forced_target", "input_steps", "map_of", "maps_of",
-    "numbered", "one", "output_steps",
+    "NEVER", "Attends", "AudioInput", "Boxes", "Classes", "DocumentInput", "GraphInput", "ImageInput", "LabelSet",
+    "LinesInput", "Map", "MapKind", "Noise", "Numbers", "PairInput", "Spans", "State", "TextInput", "Tokenizer",
+    "WordsInput", "Written", "cached", "cached_states", "carried_states", "forced_target", "input_steps", "map_of",
+    "maps_of", "numbered", "one", "output_steps",
 ]  # fmt: skip

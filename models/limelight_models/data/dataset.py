@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from limelight.base.counts import counted
 from limelight_bundle.errors import LimelightError
-from limelight_bundle.values import Array, Graph, Image, Instance, Pair, Sentences, TensorValue, Text
+from limelight_bundle.values import Array, Audio, Graph, Image, Instance, Pair, Sentences, TensorValue, Text
 from limelight_models.data.gold import Gold, Span, describe
 
 T = TypeVar("T")
@@ -134,7 +134,7 @@ def parts(example: Example) -> Iterator[bytes]:
                 yield from (text.encode() for text in texts)
             case Pair(first, second):
                 yield from (first.encode(), second.encode())
-            case Image(data):
+            case Image(data) | Audio(bytes() as data):
                 yield data
             case Graph(nodes, edges, features, names):
                 for array in (nodes, edges, *([] if features is None else [features])):

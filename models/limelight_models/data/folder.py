@@ -39,8 +39,8 @@ def load(
     path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str = "", columns: Sequence[str] = ()
 ) -> Dataset:
     """Read lines of a kind, images, stories, questions about passages, reviews of two domains, one graph of an .npz
-    archive (which says itself what its parts are) or a series on one (`limelight_models.data.loads`), or as pairs a
-    folder of recordings of spoken digits (`limelight_models.data.speech`).
+    archive (which says itself what its parts are) or a series on one (`limelight_models.data.loads`), or a
+    folder of recordings of spoken digits as recordings or as pairs (`limelight_models.data.speech`).
 
     A folder holds train, dev and test files (`train.tsv`, `dev.jsonl.gz`, `test2016.tsv`, `train-images-idx3-ubyte.gz`
     with `train-labels-idx1-ubyte.gz`, `t10k-…`). A part that is missing, and everything of a single file, is cut from
@@ -74,6 +74,8 @@ def load(
         return stories.dataset(path, seed=seed, name=name, licence=licence)
     if kind is rows.PAIRS and (path / speech.TRAIN).is_file():
         return speech.dataset(path, seed=seed, name=name, licence=licence)
+    if kind is rows.RECORDINGS and (path / speech.TRAIN).is_file():
+        return speech.spoken(path, seed=seed, name=name, licence=licence)
     files: list[FileRead] = []
 
     def read(file: Path) -> list[Example]:

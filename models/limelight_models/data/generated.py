@@ -15,6 +15,7 @@ from limelight_models.data import (
     headlines,
     inference,
     loads,
+    melodies,
     mentions,
     moves,
     names,
@@ -80,6 +81,7 @@ SETS: dict[str, Made] = {
     "sort": Made(rows.POINTS, points.sort),
     "hull": Made(rows.POINTS, points.hull),
     "slips": Made(rows.DOCUMENTS, slips.dataset),
+    "melodies": Made(rows.RECORDINGS, melodies.dataset),
     "captions": Made(rows.CAPTIONS, captions.dataset),
     "questions": Made(rows.QUESTIONS, questions.dataset),
     "films": Made(rows.QUESTIONS, films.dataset),
@@ -91,6 +93,7 @@ SETS: dict[str, Made] = {
     "named-masks": Made(rows.MASKS, partial(masks.dataset, named=True)),
     "cued-masks": Made(rows.MASKS, partial(masks.dataset, cued=True, digits=(2, 3))),
     "relations": Made(rows.QUESTIONS, partial(questions.dataset, relations=True, training=10_000)),
+    "expand-8": Made(rows.PAIRS, partial(transductions.dataset, "expand", lengths=(2, 8))),
     "reverse-60-longer": Made(rows.PAIRS, partial(transductions.dataset, "reverse", lengths=(4, 60), longer=True)),
 }
 for _rule in transductions.RULES:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from limelight_bundle.values import Image
-from limelight_models.data import conll, parquet
+from limelight_models.data import conll, parquet, sounds
 from limelight_models.data.dataset import DataError, Example, FileRead, shown
 from limelight_models.data.lines import lines
 from limelight_models.data.rows import NAMES, TAGGED, Kind, string
@@ -88,8 +88,9 @@ def _examples(
         for number, fields in found:
             try:
                 seen = {"image": picture(path.parent, string(fields, "image"))} if kind.pictures else {}
+                heard = {"audio": sounds.read(path.parent, string(fields, "audio"))} if kind.recordings else {}
                 also = {"evidence": each} if (each := marked.get(str(fields.get("id")))) is not None else {}
-                examples.append(kind.make({**fields, **seen, **also}))
+                examples.append(kind.make({**fields, **seen, **heard, **also}))
             except ValueError as error:
                 wrong.append(number)
                 why = why or error

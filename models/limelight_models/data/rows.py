@@ -28,12 +28,14 @@ class Kind:
     """A kind of row. columns: of a TSV file, in order, and keys of a JSON object; make: one example.
 
     pictures: whether `image` is the path of a picture, from the file's folder or in `images.zip` there; `make` gets it.
+    recordings: whether `audio` is the path of a WAV file, from the file's folder.
     """
 
     name: str
     columns: tuple[str, ...]
     make: Callable[[Mapping[str, Any]], Example]
     pictures: bool = False
+    recordings: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -140,6 +142,11 @@ def caption(content: Mapping[str, Any]) -> Example:
     return Example({"image": content["image"], "target": _filled(content, "target")})
 
 
+def recording(content: Mapping[str, Any]) -> Example:
+    """A recording and what is said in it. Raises: ValueError where the text is empty."""
+    return Example({"audio": content["audio"], "target": _filled(content, "target")})
+
+
 def question(content: Mapping[str, Any]) -> Example:
     """A picture, a question (or a statement) and its answer. Raises: ValueError as the others."""
     label = content.get("label")
@@ -211,6 +218,7 @@ TEXT_PAIRS = Kind("pairs of texts", ("label", "first", "second"), text_pair)
 ASPECTS = Kind("targets in sentences", ("label", "left", "target", "right"), aspect)
 ASPECT_QUESTIONS = Kind("questions about targets in sentences", ASPECTS.columns, aspect_question)
 CAPTIONS = Kind("captions of pictures", ("image", "target"), caption, pictures=True)
+RECORDINGS = Kind("recordings of speech", ("audio", "target"), recording, recordings=True)
 QUESTIONS = Kind("questions about pictures", ("label", "image", "question"), question, pictures=True)
 MASKS = Kind("pictures with the classes of their cells", ("image", "labels"), mask, pictures=True)
 TAGGED = Kind("words with tags", ("words", "tags"), tagged)

@@ -91,6 +91,7 @@ def train(
       classes of pairs of texts  label, first, second
       texts to texts             source, target
       captions of pictures       image, target
+      recordings of speech       audio, target
       questions about pictures   label, image, question
     """
     try:

@@ -21,7 +21,7 @@ from google.protobuf import json_format
 
 from limelight.v1 import values_pb2
 from limelight_bundle.errors import LimelightError
-from limelight_bundle.values import Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
+from limelight_bundle.values import Audio, Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
 from limelight_bundle.wire import value_from_wire, value_to_wire
 from limelight_models.cards.card import Card, Metric, TrainedModel, TrainingData
 from limelight_models.index import recipe
@@ -144,7 +144,7 @@ def write_results(
 
 
 def instance_to_json(instance: Instance) -> dict[str, Any]:
-    """An instance as JSON: texts as they are, images as base64, graphs and tensors as the protocol has them."""
+    """An instance as JSON: texts as they are, files as base64, graphs and tensors as the protocol has them."""
     return {name: _value_to_json(value) for name, value in instance.items()}
 
 
@@ -158,6 +158,8 @@ def _value_to_json(value: Value) -> dict[str, Any]:
             return {"pair": [first, second]}
         case Image(data):
             return {"image": base64.b64encode(data).decode()}
+        case Audio(bytes() as wav):
+            return {"wav": base64.b64encode(wav).decode()}
         case Graph():
             return {"graph": json_format.MessageToDict(value_to_wire(value).graph)}
         case TensorValue():
@@ -182,6 +184,8 @@ def _value_from_json(content: Mapping[str, Any]) -> Value:
     if "tensor" in content:
         sent = json_format.ParseDict(content["tensor"], values_pb2.Tensor())
         return value_from_wire(values_pb2.Value(tensor=sent), ())
+    if "wav" in content:
+        return Audio(base64.b64decode(content["wav"]))
     return Image(base64.b64decode(content["image"]))
 
 

@@ -12,7 +12,7 @@ from limelight.base.suggestions import similar
 from limelight_bundle.errors import InputError
 from limelight_bundle.names import is_model_name
 from limelight_bundle.preprocess import Preprocessor
-from limelight_bundle.values import Image, Instance, Pair, Sentences, Text, Value
+from limelight_bundle.values import Audio, Image, Instance, Pair, Sentences, Text, Value
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data import folder as files
 from limelight_models.data import generated, row_files, rows
@@ -308,7 +308,7 @@ def examples(card: Card, dataset: Dataset) -> Sequence[Instance]:
 
 
 def _is_short(instance: Instance) -> bool:
-    return len(repr(instance)) < _EXAMPLE_LENGTH or any(isinstance(value, Image) for value in instance.values())
+    return len(repr(instance)) < _EXAMPLE_LENGTH or any(isinstance(each, Image | Audio) for each in instance.values())
 
 
 def _fits(instance: Instance, preprocessor: Preprocessor) -> bool:

@@ -182,3 +182,32 @@ def pre_norm(layer: Any, x: Array, name: str) -> tuple[Array, dict[str, Array]]:
     x = x + linear(layer.hidden[2], gelu(linear(layer.hidden[0], layernorm(layer.hidden_norm, x))))
     looks = zip((name, f"{name}:scores", f"{name}:norms"), zip(*found, strict=True), strict=True)
     return x, {each: np.array(heads) for each, heads in looks}
+
+
+def lstm_cell(layer: Any, x: Array, state: Array, cell: Array) -> tuple[Array, Array]:
+    """One step of an LSTM: the next state, and what the cell holds; gates in the order of PyTorch's weights."""
+    w, u, b, c = (array(getattr(layer, name)) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    enter, forget, candidate, leave = np.split(w @ x + b + u @ state + c, 4)
+    cell = sigmoid(forget) * cell + sigmoid(enter) * np.tanh(candidate)
+    return sigmoid(leave) * np.tanh(cell), cell
+
+
+def heard(features: Array) -> Array:
+    """Frames [frame, mel] up to the last that is louder than the silence behind it, by filter normalised."""
+    last = max(t for t in range(features.shape[1]) if (features[:, t] > features.min()).any())
+    x = features[:, : last + 1].T
+    return (x - x.mean(0)) / (x.std(0) + 1e-3)
+
+
+def located(score: Any, s: Array, h: Array, aligned: Array) -> Array:
+    """wᵀ tanh(W s + V h_j + U f_j + b), f = F * α (Chorowski et al. 2015, eq. 8 and 9): of each h. aligned: α."""
+    filters = array(score.convolution.weight)[:, 0]
+    reach = filters.shape[1] // 2
+    around = np.pad(aligned, reach)
+    w, v, importance = (array(each.weight)[0] for each in (score.query_map, score.key_map, score.importance))
+    energies = []
+    for j, key in enumerate(h):
+        f = filters @ around[j : j + 2 * reach + 1]
+        hidden = np.tanh(s @ w + array(score.query_map.bias).ravel() + key @ v + linear(score.location_map, f))
+        energies.append(hidden @ importance[:, 0])
+    return np.array(energies)

@@ -41,13 +41,13 @@ class LocationAware(Additive):
         self.convolution = nn.Conv1d(1, filters, width, padding=width // 2, bias=False)
         self.location_map = nn.Linear(filters, d_w, bias=False)
 
-    def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
+    def of_prepared(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         previous = context.previous_weights
         if previous is None:
-            return super().forward(query, key, context)
+            return super().of_prepared(query, key, context)
         features = self.convolution(previous.flatten(0, 2).unsqueeze(1)).transpose(-2, -1)
         location = self.location_map(features).unflatten(0, previous.shape[:3])
-        return self.pair_score(self.query_map(query).unsqueeze(-2) + self.key_map(key).unsqueeze(-3) + location)
+        return self.pair_score(self.query_map(query).unsqueeze(-2) + key.unsqueeze(-3) + location)
 
 
 class CoverageAware(Additive):
@@ -68,8 +68,8 @@ class CoverageAware(Additive):
         super().__init__(d_q=d_q, d_k=d_k, d_w=d_w, heads=heads, act=act)
         self.coverage_map = nn.Linear(1, d_w, bias=False)
 
-    def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
+    def of_prepared(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         if context.coverage is None:
-            return super().forward(query, key, context)
+            return super().of_prepared(query, key, context)
         coverage = self.coverage_map(context.coverage.unsqueeze(-1))
-        return self.pair_score(self.query_map(query).unsqueeze(-2) + self.key_map(key).unsqueeze(-3) + coverage)
+        return self.pair_score(self.query_map(query).unsqueeze(-2) + key.unsqueeze(-3) + coverage)

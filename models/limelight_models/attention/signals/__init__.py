@@ -13,6 +13,7 @@ from limelight_models.attention.signals.coverage import (
     coverage_penalty,
     fertility_coverage,
 )
+from limelight_models.attention.signals.delay import average_lagging, expected_delays, slowest, spread
 from limelight_models.attention.signals.disagreement import output_agreement, position_agreement, subspace_agreement
 from limelight_models.attention.signals.distillation import distillation_loss
 from limelight_models.attention.signals.doubly_stochastic import doubly_stochastic_penalty
@@ -31,11 +32,13 @@ __all__ = [
     "Fertility",
     "MovingBaseline",
     "RationaleAttention",
+    "average_lagging",
     "capsule_loss",
     "coverage",
     "coverage_penalty",
     "distillation_loss",
     "doubly_stochastic_penalty",
+    "expected_delays",
     "fertility_coverage",
     "gold_cross_entropy",
     "gold_overlap",
@@ -47,7 +50,9 @@ __all__ = [
     "reinforce_loss",
     "selection_cost",
     "selection_log_probability",
+    "slowest",
     "span_penalty",
+    "spread",
     "subspace_agreement",
     "syntax_head_loss",
     "transfer",

@@ -50,6 +50,10 @@ class EncoderDecoderConfig(Seq2SeqConfig):
         """The decoder's attention to what was put out."""
         return CausalAttention(self.multi_head())
 
+    def of_memory(self) -> CrossAttention:
+        """The decoder's attention to the source."""
+        return CrossAttention(self.multi_head())
+
     def states(self) -> list[State]:
         """The decoder's cached keys and values of tokens that were put out."""
         return cached_states(self.layers, self.heads, self.d_model)
@@ -64,7 +68,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__()
-        self.itself, self.cross = config.looking_back(), CrossAttention(config.multi_head())
+        self.itself, self.cross = config.looking_back(), config.of_memory()
         self.hidden = FeedForward(d_model=config.d_model, d_hidden=config.d_hidden)
         self.after_itself, self.after_cross, self.after_hidden = (
             AddAndNorm(d_model=config.d_model, dropout=config.dropout) for _ in range(3)
@@ -152,6 +156,14 @@ class EncoderDecoder(GeneratingNetwork):
         """
         return [layers[-1]] * len(self.decoder), {}
 
+    def memory(self, number: int, tensors: Mapping[str, Tensor]) -> KVCache:
+        """What a layer of the decoder reads of the source; at a step with the states that it left."""
+        return KVCache(tensors[f"source_keys.{number}"], tensors[f"source_values.{number}"])
+
+    def left(self, number: int, cross: Tensor) -> dict[str, Tensor]:
+        """States that a layer leaves besides its cache, from its weights over the source [batch, head, 1, source]."""
+        return {}
+
     def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
         position, mask = tensors["position"], tensors["source_mask"]
         features = self.embed(self.target_embedding, token, position).unsqueeze(1)
@@ -162,10 +174,11 @@ class EncoderDecoder(GeneratingNetwork):
             assert isinstance(layer, DecoderLayer)
             values = tensors[f"values.{number}"]
             kept = KVCache(tensors.get(f"keys.{number}", values), values)  # of keys that are not read, none are kept
-            memory = KVCache(tensors[f"source_keys.{number}"], tensors[f"source_values.{number}"])
+            memory = self.memory(number, tensors)
             features, own, cross, new = layer.step(features, kept, position, memory, mask)
             hidden.append(features[:, 0])
             both = {f"keys.{number}": new.keys, f"values.{number}": new.values}
+            both |= self.left(number, cross)
             states |= {f"next_{name}": made for name, made in both.items() if name in tensors}
             maps |= {f"decoder.{number}.self": own[:, :, 0], f"decoder.{number}.cross": cross[:, :, 0]}
         return StepAnswer(self.scores(hidden[-1]), states, maps, named_states("decoder", hidden))
@@ -174,11 +187,11 @@ class EncoderDecoder(GeneratingNetwork):
         encoded, target = self.encode(**tensors), tensors["target_ids"]
         put_in = torch.cat([torch.full_like(target[:, :1], self.config.begin), target[:, :-1]], 1)
         features = self.embed(self.target_embedding, put_in, torch.arange(put_in.shape[1], device=put_in.device))
-        of_layers = ("source_keys.", "source_values.", "encoder.hidden.")
+        of_layers = ("source_keys.", "source_values.", "encoder.hidden.", "initial_")
         maps = {name: each for name, each in encoded.items() if not name.startswith(of_layers)}
         states = [features]
         for number, layer in enumerate(self.decoder):
-            memory = KVCache(encoded[f"source_keys.{number}"], encoded[f"source_values.{number}"])
+            memory = self.memory(number, encoded)
             features, own, cross = layer(features, memory, tensors["source_mask"])
             states.append(features)
             maps |= {f"decoder.{number}.self": own, f"decoder.{number}.cross": cross}

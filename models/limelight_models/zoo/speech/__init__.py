@@ -1,0 +1,1 @@
+"""Sound that is written down, letter by letter."""

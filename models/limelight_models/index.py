@@ -42,6 +42,7 @@ ZOO = {
     "sagan": Entry("J11", "generative.sagan", "plain"),
     "psac": Entry("J12", "co_attention.psac", "question video"),
     "memn2n": Entry("K3", "memory.memn2n", "one"),
+    "ntm": Entry("K5", "memory.ntm", "lstm content"),
     "aoa-reader": Entry("K11", "reading.aoa_reader", "average"),
     "attentive-reader": Entry("R14", "reading.attentive_reader"),
     "gated-reader": Entry("R14", "reading.gated_reader", "one"),

@@ -190,6 +190,8 @@ CLAIMS = (
     ),
     Claim("Shen 2018", "attention among blocks adds to that within", "bi-blosan", ("bi-blosan-within",)),
     Claim("Sukhbaatar 2015", "several hops beat one", "memn2n", ("memn2n-one",), cannot=(_ONE_FACT,)),
+    Claim("Graves 2014", "a memory beats its controller alone", "ntm", ("ntm-lstm",)),
+    Claim("Graves 2014", "where heads were adds to what stands in a slot", "ntm", ("ntm-content",), own=True),
     Claim(
         "Dhingra 2017",
         "several hops that filter beat one (77.9 % beside 69.5 % of the attention-sum reader on CNN)",

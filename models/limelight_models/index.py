@@ -43,6 +43,7 @@ ZOO = {
     "psac": Entry("J12", "co_attention.psac", "question video"),
     "memn2n": Entry("K3", "memory.memn2n", "one"),
     "ntm": Entry("K5", "memory.ntm", "lstm content"),
+    "lstmn": Entry("K8", "memory.lstmn", "plain"),
     "aoa-reader": Entry("K11", "reading.aoa_reader", "average"),
     "attentive-reader": Entry("R14", "reading.attentive_reader"),
     "gated-reader": Entry("R14", "reading.gated_reader", "one"),

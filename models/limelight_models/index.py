@@ -42,6 +42,7 @@ ZOO = {
     "sagan": Entry("J11", "generative.sagan", "plain"),
     "psac": Entry("J12", "co_attention.psac", "question video"),
     "memn2n": Entry("K3", "memory.memn2n", "one"),
+    "dmn": Entry("K4", "memory.dmn", "one free"),
     "ntm": Entry("K5", "memory.ntm", "lstm content"),
     "lstmn": Entry("K8", "memory.lstmn", "plain"),
     "aoa-reader": Entry("K11", "reading.aoa_reader", "average"),

@@ -20,7 +20,7 @@ def in_turn(step: Callable[[Tensors, Tensor], tuple[Tensors, Tensors]], start: T
 
         def scanned(left: Tensors, now: Tensor) -> tuple[Tensors, Tensors]:
             leaves, out = step(left, now)
-            return leaves, tuple(each.clone() for each in out)
+            return tuple(each.contiguous() for each in leaves), tuple(each.clone() for each in out)
 
         _, stacked = scan(scanned, tuple(each.contiguous() for each in start), inputs.transpose(0, 1).contiguous())
         return tuple(stacked)

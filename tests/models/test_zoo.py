@@ -43,6 +43,7 @@ WITHOUT_SOFTMAX = {
     "gat",
     "gaan",
     "ggru",
+    "dmn",
     "attention-unet",
     "adaptively-sparse",
     "linear-gpt",

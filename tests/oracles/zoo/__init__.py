@@ -84,15 +84,21 @@ def lstm(layer: Any, inputs: Array) -> Array:
 
 
 def gru(layer: Any, inputs: Array) -> Array:
-    """The states of a GRU (Cho et al. 2014); gates in the order of PyTorch's weights."""
-    w, u, b, c = (array(getattr(layer, f"{name}_l0")) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
-    state, states = np.zeros(u.shape[1]), []
+    """The states of a GRU."""
+    state, states = np.zeros(array(layer.weight_hh_l0).shape[1]), []
     for x in inputs:
-        (reset, update, new), (of_reset, of_update, kept) = np.split(w @ x + b, 3), np.split(u @ state + c, 3)
-        share = sigmoid(update + of_update)
-        state = (1 - share) * np.tanh(new + sigmoid(reset + of_reset) * kept) + share * state
+        state = gru_step(layer, x, state, "_l0")
         states.append(state)
     return np.stack(states)
+
+
+def gru_step(layer: Any, x: Array, state: Array, ending: str = "") -> Array:
+    """The next state of a GRU (Cho et al. 2014); gates in the order of PyTorch's weights, whose names end so."""
+    names = (f"{name}{ending}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    w, u, b, c = (array(getattr(layer, name)) for name in names)
+    (reset, update, new), (of_reset, of_update, kept) = np.split(w @ x + b, 3), np.split(u @ state + c, 3)
+    share = sigmoid(update + of_update)
+    return (1 - share) * np.tanh(new + sigmoid(reset + of_reset) * kept) + share * state
 
 
 def both_ways_gru(encoder: Any, inputs: Array) -> Array:

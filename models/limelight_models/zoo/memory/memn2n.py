@@ -12,25 +12,19 @@ from torch import Tensor, nn
 from limelight_models.attention import Attention
 from limelight_models.attention.flat import attend, over_keys
 from limelight_models.attention.score import Dot
-from limelight_models.cards.language import Attends, DocumentInput, TextInput, maps_of, numbered
-from limelight_models.data import moves
-from limelight_models.data.folder import STORIES
+from limelight_models.cards.language import Attends, maps_of, numbered
 from limelight_models.network import Answer, Network
-from limelight_models.recipes import Blueprint, Card, Preset, Settings, TextSizes, classifying_texts, tiny
+from limelight_models.recipes import Blueprint, Card, Preset, Settings, tiny
+from limelight_models.zoo.memory.stories import StoryConfig, answering
 
 _SPREAD = 0.1  # of embeddings to begin with, as the paper's
 
 
-class MemoryConfig(TextSizes):
-    """Sizes. The paper has d 20, or 50 for all tasks together, 3 hops, and the last 50 facts.
-
-    max_sentences: of a story, which is refused where it is longer.
-    """
+class MemoryConfig(StoryConfig):
+    """Sizes. The paper has d 20, or 50 for all tasks together, 3 hops, and the last 50 facts."""
 
     d: int = 32
     hops: int = 3
-    max_sentences: int = 100
-    max_words: int = 16
 
 
 class Memory(nn.Module):
@@ -102,21 +96,8 @@ class MemoryNetwork(Network):
 
 def card(network: MemoryNetwork, blueprint: Blueprint[MemoryConfig]) -> Card:
     """Describe the network."""
-    config, tokenizer = network.config, blueprint.tokenizer()
-    story = DocumentInput(
-        summary="What was told, a sentence a fact.",
-        tokenizer=tokenizer,
-        max_sentences=config.max_sentences,
-        max_words=config.max_words,
-    )
-    question = TextInput(
-        name="question",
-        summary="What is asked.",
-        tokenizer=tokenizer,
-        max_tokens=config.max_words,
-        prefix="question",
-        dimension="question",
-    )
+    config = network.config
+    story, question = config.inputs(blueprint.tokenizer())
     hops = numbered("hops", "hops", "hop", config.hops)
     about = "How much each fact counts in each hop."
     return blueprint.card(
@@ -142,6 +123,6 @@ PRESETS = {
     ),
 }
 
-MEMN2N = classifying_texts(MemoryConfig, MemoryNetwork, card, PRESETS, builtin=moves.dataset, data=STORIES)
+MEMN2N = answering(MemoryConfig, MemoryNetwork, card, PRESETS)
 # What the paper compares it with: a single hop.
 MEMN2N_ONE = MEMN2N.changed(hops=1)

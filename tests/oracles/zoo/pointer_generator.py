@@ -17,7 +17,7 @@ def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
     w, u, b, b_h = (array(getattr(decoder, name)) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
     w_s, b_a = array(score.query_map.weight)[0], array(score.query_map.bias).reshape(-1)
     w_h, v = array(score.key_map.weight)[0], array(score.importance.weight)[0][:, 0]
-    w_c = array(network.covered.weight)[:, 0] if config.coverage else np.zeros(len(v))
+    w_c = array(score.coverage_map.weight)[:, 0] if config.coverage else np.zeros(len(v))
     coverage, found = np.zeros(len(source)), []
     for token in [config.begin, *tensors["target_ids"][:-1].tolist()]:
         y = embedding[token]

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from limelight_models.attention import Attention
-from limelight_models.attention.score import Additive
+from limelight_models.attention import Attention, Context
+from limelight_models.attention.score import Additive, CoverageAware
 from limelight_models.attention.score.prepared import PreparedKeys
 from limelight_models.blocks.recurrent import BiLstm, first
 from limelight_models.cards.language import Attends, LabelSet, carried_states, map_of, maps_of
@@ -78,8 +78,8 @@ class PointerGenerator(GeneratingNetwork):
         nn.init.normal_(self.embedding.weight, std=0.1)  # torch's 1.0 makes loud noise of every rare token
         self.encoder = BiLstm(d_in=config.d_embedding, d_hidden=config.d_encoder)
         self.initial = nn.Linear(d_memory, 2 * d_state)
-        self.attention = Attention(score=PreparedKeys(Additive(d_q=d_state, d_k=d_memory, d_w=d_memory)))
-        self.covered = nn.Linear(1, d_memory, bias=False) if config.coverage else None
+        score = CoverageAware if config.coverage else Additive
+        self.attention = Attention(score=PreparedKeys(score(d_q=d_state, d_k=d_memory, d_w=d_memory)))
         self.decoder = nn.LSTMCell(config.d_embedding, d_state)
         self.readout = nn.Linear(d_state + d_memory, d_state)
         self.vocabulary = nn.Linear(d_state, config.target_vocabulary)
@@ -99,12 +99,13 @@ class PointerGenerator(GeneratingNetwork):
     def look(self, embedded: Tensor, tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
         """One step: h*_t [batch, 2 d_encoder], a^t [batch, source], and the states after it."""
         hidden, cell = self.decoder(embedded, (tensors["hidden"], tensors["cell"]))
-        keys, coverage = tensors["keys"], tensors["coverage"]
-        if self.covered is not None:
-            keys = keys + self.covered(coverage.unsqueeze(-1))
-        mask = tensors["source_mask"][:, None, None]
+        coverage = tensors["coverage"]
         context, weights = self.attention(
-            hidden[:, None, None], keys.unsqueeze(1), tensors["memory"].unsqueeze(1), mask
+            hidden[:, None, None],
+            tensors["keys"].unsqueeze(1),
+            tensors["memory"].unsqueeze(1),
+            tensors["source_mask"][:, None, None],
+            Context(coverage=coverage[:, None, None]),
         )
         row = weights[:, 0, 0]
         return context[:, 0, 0], row, {"hidden": hidden, "cell": cell, "coverage": coverage + row}

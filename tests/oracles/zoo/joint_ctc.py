@@ -14,7 +14,6 @@ def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
     for number, layer in enumerate(network.encoder.layers):
         h = both_ways(layer, h[::2] if number >= config.layers - config.halving else h)
     steps = tensors["features"].shape[1] // 2**config.halving
-    silent = np.zeros((steps - len(h), h.shape[1]))
     letters, score = array(network.letters.weight), network.attention.score.score
     q, cell, aligned = np.zeros(config.d_decoder), np.zeros(config.d_decoder), np.zeros(steps)
     y, rows, scores = letters[config.begin], [], []
@@ -25,7 +24,9 @@ def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
         rows.append(aligned)
         scores.append(linear(network.scores, q))
         y = letters[token]
-    ctc = np.log(softmax(linear(network.ctc, np.concatenate([h, silent]))))
+    ctc = np.full((steps, config.vocabulary), -1e4)
+    ctc[:, 0] = 0
+    ctc[: len(h)] = np.log(softmax(linear(network.ctc, h)))
     return {"scores": np.stack(scores), "ctc": ctc, "decoder.cross": np.stack(rows)[None]}
 
 

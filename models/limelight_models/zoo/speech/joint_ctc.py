@@ -15,6 +15,7 @@ from torch.nn.functional import ctc_loss
 from limelight.v1 import model_pb2, values_pb2
 from limelight_models.attention.score import LocationAware
 from limelight_models.blocks.recurrent import BiLstm
+from limelight_models.cards.language import NEVER
 from limelight_models.network import Answer
 from limelight_models.recipes import Blueprint, Card, Preset, preset, tiny
 from limelight_models.recipes.transcribing import transcribing
@@ -95,9 +96,11 @@ class JointCtc(Speller):
         return dict.fromkeys(self.carried, h.new_zeros(h.shape[0], self.config.d_decoder))
 
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
-        """As every speller, and what CTC says."""
+        """As every speller, and what CTC says; nothing behind the last frame that is heard."""
         encoded = super().encode(**tensors)
-        return {**encoded, "ctc": self.ctc(encoded["heard"]).log_softmax(-1)}
+        said = self.ctc(encoded["heard"]).log_softmax(-1)
+        nothing = NEVER * (torch.arange(said.shape[-1], device=said.device) != BLANK).to(said.dtype)
+        return {**encoded, "ctc": torch.where(encoded["heard_mask"].unsqueeze(-1), said, nothing)}
 
     def spell(self, y: Tensor, known: Mapping[str, Tensor]) -> tuple[Tensor, Mapping[str, Tensor], Tensor]:
         """r_l = Σ_t a_{lt} h_t, a_l = LocationAttention(a_{l-1}, q_{l-1}, h);  q_l = LSTM(q_{l-1}, [c_{l-1}; r_l]);

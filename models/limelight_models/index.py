@@ -48,6 +48,7 @@ ZOO = {
     "aoa-reader": Entry("K11", "reading.aoa_reader", "average"),
     "attentive-reader": Entry("R14", "reading.attentive_reader"),
     "gated-reader": Entry("R14", "reading.gated_reader", "one"),
+    "abae": Entry("P24", "sentences.abae", "alike"),
     "label-wise-lstm": Entry("K17", "sentences.label_wise", "shared"),
     "diversity-lstm": Entry("K23", "sentences.diversity", "plain orthogonal"),
     "san": Entry("K10", "co_attention.san", "one"),

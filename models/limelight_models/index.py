@@ -55,6 +55,7 @@ ZOO = {
     "attentive-reader": Entry("R14", "reading.attentive_reader"),
     "gated-reader": Entry("R14", "reading.gated_reader", "one"),
     "iterative-reader": Entry("R15", "reading.iterative_reader", "one ungated"),
+    "abae": Entry("P24", "sentences.abae", "alike"),
     "label-wise-lstm": Entry("K17", "sentences.label_wise", "shared"),
     "diversity-lstm": Entry("K23", "sentences.diversity", "plain orthogonal"),
     "san": Entry("K10", "co_attention.san", "one"),

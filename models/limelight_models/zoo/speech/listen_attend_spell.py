@@ -92,8 +92,10 @@ class Energy(Score):
 
 def energy(config: ListenAttendSpellConfig) -> Score:
     """Eq. 9; or e_{i,u} = wᵀ tanh(W s_i + V h_u + U f_{i,u} + b) with f_i = F * α_{i-1} (Chorowski et al. 2015)."""
-    sizes = {"d_q": config.d_decoder, "d_k": 2 * config.d_encoder, "d_w": config.d_attention}
-    return LocationAware(**sizes, filters=config.filters, width=config.width) if config.location else Energy(**sizes)
+    d_q, d_k, d_w = config.d_decoder, 2 * config.d_encoder, config.d_attention
+    if not config.location:
+        return Energy(d_q=d_q, d_k=d_k, d_w=d_w)
+    return LocationAware(d_q=d_q, d_k=d_k, d_w=d_w, filters=config.filters, width=config.width)
 
 
 class ListenAttendSpell(Speller):

@@ -92,8 +92,12 @@ class Stopping(HardMonotonic):
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
         there = torch.ones_like(scores[:, :1, :1], dtype=torch.bool) if mask is None else mask
-        last = there & (there.flip(-1).cumsum(-1).flip(-1) == 1)
-        return super().forward(torch.where(last, _CERTAIN, scores), mask, context)
+        return super().forward(torch.where(last(there), _CERTAIN, scores), mask, context)
+
+
+def last(mask: Tensor) -> Tensor:
+    """The last place that a mask allows, of each row. Shapes: mask bool [..., place] -> the same."""
+    return mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,12 @@ class MonotonicMultihead(EncoderDecoder):
 
     def __init__(self, config: MonotonicMultiheadConfig) -> None:
         super().__init__(config)
+        self.final = nn.Parameter(torch.randn(config.d_model))
         self.heads, self.prices = config.movers(), {"delay": config.delay, "apart": config.apart}
+
+    def embed_source(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """As the Transformer's; the last token is marked, as no other tells that the source has ended."""
+        return super().embed_source(ids, mask) + last(mask).unsqueeze(-1) * self.final
 
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
         """As the Transformer's, and where heads begin: at the first token."""

@@ -93,7 +93,7 @@ SETS: dict[str, Made] = {
     "named-masks": Made(rows.MASKS, partial(masks.dataset, named=True)),
     "cued-masks": Made(rows.MASKS, partial(masks.dataset, cued=True, digits=(2, 3))),
     "relations": Made(rows.QUESTIONS, partial(questions.dataset, relations=True, training=10_000)),
-    "expand-8": Made(rows.PAIRS, partial(transductions.dataset, "expand", lengths=(2, 8))),
+    "delay-8": Made(rows.PAIRS, partial(transductions.dataset, "delay", lengths=(2, 8))),
     "reverse-60-longer": Made(rows.PAIRS, partial(transductions.dataset, "reverse", lengths=(4, 60), longer=True)),
 }
 for _rule in transductions.RULES:

@@ -46,6 +46,7 @@ def answer(network: Any, tensors: Tensors) -> dict[str, Array]:
 
     found: dict[str, Array] = {}
     h = embed(network.source_embedding, tensors["source_ids"])
+    h[-1] += array(network.final)
     for number, layer in enumerate(network.encoder):
         attended, found[f"encoder.{number}.self"] = looking_back(layer.attention.attention, h)
         h = post_norm(layer, h, attended)

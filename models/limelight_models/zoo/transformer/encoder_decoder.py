@@ -129,6 +129,10 @@ class EncoderDecoder(GeneratingNetwork):
         placed: Tensor = self.dropout(embedded + places(position, embedded))
         return placed
 
+    def embed_source(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """The embedded source [batch, source, d_model]."""
+        return self.embed(self.source_embedding, ids, torch.arange(ids.shape[1], device=ids.device))
+
     def scores(self, features: Tensor) -> Tensor:
         """[…, d_model] -> […, token]: by the target's embeddings themselves (§3.4)."""
         return linear(features, self.target_embedding.weight)
@@ -136,7 +140,7 @@ class EncoderDecoder(GeneratingNetwork):
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
         """The encoder's maps and hidden states, and what each layer of the decoder reads of its result."""
         ids, mask = tensors["source_ids"], tensors["source_mask"]
-        features = self.embed(self.source_embedding, ids, torch.arange(ids.shape[1], device=ids.device))
+        features = self.embed_source(ids, mask)
         found: dict[str, Tensor] = {}
         layers = [features]
         for number, layer in enumerate(self.encoder):

@@ -23,7 +23,7 @@ from limelight_models.attention.weights import AroundAttention
 from limelight_models.cards.language import State, carried_states
 from limelight_models.data import transductions
 from limelight_models.network import Answer
-from limelight_models.recipes import Blueprint, Card
+from limelight_models.recipes import Blueprint, Card, preset
 from limelight_models.recipes.rewriting import rewriting
 from limelight_models.zoo.transformer.encoder_decoder import PRESETS, EncoderDecoder, EncoderDecoderConfig, parts
 
@@ -34,12 +34,14 @@ class MonotonicMultiheadConfig(EncoderDecoderConfig):
     """Sizes, which are those of the Transformer.
 
     moving: heads of a layer that move over the source, 0 for as many as look elsewhere. delay, apart: λ_avg and λ_var,
-    what it costs to lag behind the source, and that heads are far from each other.
+    what it costs to lag behind the source, and that heads are far from each other. noise: of energies in training; the
+    more there is, the sooner heads decide, and what was learned of expectations holds where they stop.
     """
 
     moving: int = 0
-    delay: float = 0.05
-    apart: float = 0.02
+    delay: float = 0.0
+    apart: float = 0.1
+    noise: float = 1.0
 
     def movers(self) -> int:
         """Heads of a layer that move over the source."""
@@ -49,7 +51,7 @@ class MonotonicMultiheadConfig(EncoderDecoderConfig):
         return Onward(self.multi_head())
 
     def of_memory(self) -> "MonotonicAttention":
-        attention = Attention(score=ScaledDot(), align=Stopping(heads=self.movers()))
+        attention = Attention(score=ScaledDot(), align=Stopping(heads=self.movers(), noise_scale=self.noise))
         return MonotonicAttention(MultiHead(attention=attention, d_model=self.d_model, heads=self.movers()))
 
     def states(self) -> list[State]:
@@ -90,8 +92,12 @@ class Stopping(HardMonotonic):
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
         there = torch.ones_like(scores[:, :1, :1], dtype=torch.bool) if mask is None else mask
-        last = there & (there.flip(-1).cumsum(-1).flip(-1) == 1)
-        return super().forward(torch.where(last, _CERTAIN, scores), mask, context)
+        return super().forward(torch.where(last(there), _CERTAIN, scores), mask, context)
+
+
+def last(mask: Tensor) -> Tensor:
+    """The last place that a mask allows, of each row. Shapes: mask bool [..., place] -> the same."""
+    return mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,12 @@ class MonotonicMultihead(EncoderDecoder):
 
     def __init__(self, config: MonotonicMultiheadConfig) -> None:
         super().__init__(config)
+        self.final = nn.Parameter(torch.randn(config.d_model))
         self.heads, self.prices = config.movers(), {"delay": config.delay, "apart": config.apart}
+
+    def embed_source(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """As the Transformer's; the last token is marked, as no other tells that the source has ended."""
+        return super().embed_source(ids, mask) + last(mask).unsqueeze(-1) * self.final
 
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
         """As the Transformer's, and where heads begin: at the first token."""
@@ -175,13 +186,13 @@ def card(network: MonotonicMultihead, blueprint: Blueprint[Any]) -> Card:
     )
 
 
-# Letters, each as often as the digit behind it tells: they can be written while they are read.
+# Letters, each so late as a digit in front of them says: they can be written while they are read.
 MONOTONIC_MULTIHEAD = rewriting(
     MonotonicMultiheadConfig,
     MonotonicMultihead,
     card,
-    PRESETS,
-    builtin=partial(transductions.dataset, "expand", lengths=(2, 8)),
+    {**PRESETS, "demo": preset(16, 64, 4e-3, layers=1, noise=3.0)},
+    builtin=partial(transductions.dataset, "delay", lengths=(2, 8)),
 )
 # One head of a layer moves, as in the models before it.
 MONOTONIC_MULTIHEAD_ONE = MONOTONIC_MULTIHEAD.changed(moving=1)

@@ -37,9 +37,10 @@ published = pytest.mark.parametrize("name", PUBLISHED)
 GRAPHS = [name for name in NAMES if small.card(name).edges]
 WRITING = [name for name in NAMES if recipe(name).data is rows.PAIRS]  # they put out a text, from one
 SCALE = 8  # times as large as the examples' pictures: what the coarsest cells of the papers divide
-# Their weights are a softmax of edges, a gate, windows, drawn, an entmax already, or never formed.
+# Their weights are similarities, a softmax of edges, a gate, windows, drawn, an entmax already, or never formed.
 LONG = {name for name, entry in index.ZOO.items() if entry.module.startswith("long.")}
 WITHOUT_SOFTMAX = {
+    "abcnn",
     "gat",
     "gaan",
     "ggru",
@@ -49,7 +50,7 @@ WITHOUT_SOFTMAX = {
     "linear-gpt",
     "stand-alone",
     "axial",
-    *LONG - {"forgetting-transformer", "differential-transformer", "gated-attention", "rotary"},
+    *LONG - {"forgetting-transformer", "differential-transformer", "dynamic-span", "gated-attention", "rotary"},
 }
 
 

@@ -100,12 +100,12 @@ class DynamicSpanEncoder(LongEncoder):
     config: DynamicSpanConfig
 
     def encode(self, features: Tensor, mask: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        looks, maps = self.looks(mask), dict[str, Tensor]()
+        looks, maps, spans = self.looks(mask), dict[str, Tensor](), dict[str, Tensor]()
         for number, layer in enumerate(self.layers):
             if isinstance(heads := layer.attention, SpannedHeads):
-                maps[f"span.{number}.self"] = heads.spans(features) * mask[:, None, :, None]
+                spans[f"span.{number}.self"] = heads.spans(features) * mask[:, None, :, None]
             features, maps[f"encoder.{number}.self"] = layer(features, looks)
-        return features, maps
+        return features, maps | spans
 
     def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
         """The price of every text's mean span beside its loss."""

@@ -90,7 +90,7 @@ class Block(nn.Module):
             near = self.matrix(sides, wide)
             sides = [each * near.sum(axis).unsqueeze(-1) for each, axis in zip(sides, (2, 1), strict=True)]
             middle = slice(more // 2, -more // 2)
-            maps.append(near[:, middle, middle].unsqueeze(1))
+            maps.append((near[:, middle, middle] * masks[0].unsqueeze(2) * masks[1].unsqueeze(1)).unsqueeze(1))
         else:
             sides = [each / self.width for each in sides]
         summed = [each.unfold(1, self.width, 1).sum(-1) for each in sides]

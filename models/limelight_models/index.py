@@ -45,6 +45,7 @@ ZOO = {
     "dmn": Entry("K4", "memory.dmn", "one free"),
     "ntm": Entry("K5", "memory.ntm", "lstm content"),
     "lstmn": Entry("K8", "memory.lstmn", "plain"),
+    "associative-memory": Entry("P16", "memory.associative", "items"),
     "aoa-reader": Entry("K11", "reading.aoa_reader", "average"),
     "attentive-reader": Entry("R14", "reading.attentive_reader"),
     "gated-reader": Entry("R14", "reading.gated_reader", "one"),

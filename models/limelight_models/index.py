@@ -50,6 +50,7 @@ ZOO = {
     "dmn": Entry("K4", "memory.dmn", "one free"),
     "ntm": Entry("K5", "memory.ntm", "lstm content"),
     "lstmn": Entry("K8", "memory.lstmn", "plain"),
+    "associative-memory": Entry("P16", "memory.associative", "items"),
     "key-value-predict": Entry("R4", "memory.key_value_predict", "two one"),
     "aoa-reader": Entry("K11", "reading.aoa_reader", "average"),
     "attentive-reader": Entry("R14", "reading.attentive_reader"),

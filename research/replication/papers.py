@@ -218,6 +218,7 @@ CLAIMS = (
     Claim("Sukhbaatar 2015", "several hops beat one", "memn2n", ("memn2n-one",), cannot=(_ONE_FACT,)),
     Claim("Kumar 2016", "several passes beat one", "dmn", ("dmn-one",), cannot=(_ONE_FACT,)),
     Claim("Kumar 2016", "gates that are taught answer better", "dmn", ("dmn-free",), own=True),
+    Claim("Le 2020", "relations add to items", "associative-memory", ("associative-memory-items",), own=True),
     Claim("He 2017", "attention beats the average of words", "abae", ("abae-uniform",), figure="purity"),
     Claim("Cheng 2016", "attention to all tokens before beats an LSTM", "lstmn", ("lstmn-plain",)),
     Claim("Graves 2014", "a memory beats its controller alone", "ntm", ("ntm-lstm",)),

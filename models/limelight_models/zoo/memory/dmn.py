@@ -67,7 +67,7 @@ class Episodes(AroundAttention, nn.Module):
 
     def forward(self, facts: Tensor, mask: Tensor, memory: Tensor, question: Tensor) -> tuple[Tensor, Tensor]:
         asked = torch.cat([memory, question], -1)[:, None, None]
-        gates = self.attention.weights(asked, facts.unsqueeze(1), over_keys(mask))
+        _, gates = self.attention(asked, facts.unsqueeze(1), None, over_keys(mask))
 
         def step(left: Tensors, now: Tensor) -> tuple[Tensors, Tensors]:
             gate = now[:, -1:]

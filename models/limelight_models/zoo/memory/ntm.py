@@ -2,8 +2,7 @@
 
 Figure 1 of the paper: the controller takes what is put in and what was read last; its heads write into the memory and
 read from it, at slots that they find by what stands there or by where they were. As in the copy task (§4.1), a text is
-put in token by token, then a token that begins, then nothing, while what was asked for is put out. Here what is put out
-is a token of a vocabulary, and the last one ends it.
+put in token by token, then a token that begins, then nothing, while tokens are put out, of which the last one ends it.
 """
 
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.blocks.memory import Memory, Slots
-from limelight_models.cards.language import Attends, carried_states, maps_of, numbered
+from limelight_models.cards.language import Attends, Map, carried_states, maps_of, numbered
 from limelight_models.data import transductions
 from limelight_models.in_turn import Tensors, in_turn
 from limelight_models.network import Answer, GeneratingNetwork, StepAnswer
@@ -64,7 +63,7 @@ class Ntm(GeneratingNetwork):
         """A step of the machine. Shapes: put_in [batch, d], and what `states` names -> the latter."""
         (state, cell), slots = states[:2], states[2:]
         if self.memory is None:
-            return self.controller(put_in, (state, cell))  # type: ignore[no-any-return]
+            return self.controller(put_in, (state, cell))
         known = Slots(*slots)
         state, cell = self.controller(torch.cat([put_in, known.found], -1), (state, cell))
         return (state, cell, *self.memory(state, known))
@@ -117,14 +116,15 @@ def card(network: Ntm, blueprint: Blueprint[NtmConfig]) -> Card:
     config = network.config
     text, target = config.source(blueprint.files), config.target(blueprint.files)
     written = config.written(blueprint.files, states=carried_states(*network.states))
-    slots, maps = numbered("slots", "slots", "slot", config.slots), {}
+    slots = numbered("slots", "slots", "slot", config.slots)
+    maps: dict[str, Map] = {}
     queries = {"encoder": (text.tokens("source"), "with each token"), "decoder": (written.steps, "before each output")}
     for name, (steps, when) in queries.items() if network.memory else ():
         shown = {
             f"{name}.read": Attends(steps, slots, f"Slots that are read {when}.", "memory"),
             f"{name}.write": Attends(steps, slots, f"Slots that are written {when}.", "memory"),
         }
-        maps |= maps_of(network.memory, shown)
+        maps |= maps_of(network.get_submodule("memory"), shown)
     return blueprint.card(
         network,
         title="Neural Turing machine" if maps else "LSTM, token by token",

@@ -57,6 +57,7 @@ ZOO = {
     "gated-reader": Entry("R14", "reading.gated_reader", "one"),
     "iterative-reader": Entry("R15", "reading.iterative_reader", "one ungated"),
     "abae": Entry("P24", "sentences.abae", "alike"),
+    "attention-xml": Entry("K18", "sentences.attention_xml", "shared"),
     "label-wise-lstm": Entry("K17", "sentences.label_wise", "shared"),
     "diversity-lstm": Entry("K23", "sentences.diversity", "plain orthogonal"),
     "san": Entry("K10", "co_attention.san", "one"),

@@ -255,6 +255,7 @@ CLAIMS = (
         "label-wise-lstm",
         ("label-wise-lstm-shared",),
     ),
+    Claim("You 2019", "weights for each label beat one row of weights", "attention-xml", ("attention-xml-shared",)),
     Claim(
         "Mohankumar 2020",
         "states differ more, by conicity, which its loss lowers",

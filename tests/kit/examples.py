@@ -58,6 +58,11 @@ def of_texts(scale: int) -> list[Example]:
     return labelled(*({"text": Text(each)} for each in TEXTS))
 
 
+def of_several(scale: int) -> list[Example]:
+    several = (("a", "b"), ("c",), ("b", "c"))
+    return [Example({"text": Text(each)}, labels=some) for each, some in zip(TEXTS, several, strict=True)]
+
+
 def of_documents(scale: int) -> list[Example]:
     return labelled(*({"document": Text(each)} for each in TEXTS), gold=[Gold((Span("document", 0, 8),))])
 
@@ -175,6 +180,7 @@ EXAMPLES: Mapping[Kind, Callable[[int], list[Example]]] = {
     rows.QUESTIONS: of_questions,
     rows.MASKS: of_masks,
     rows.TAGGED: of_tagged,
+    rows.SEVERAL: of_several,
     rows.POINTS: of_points,
     folder.IMAGES: of_images,
     folder.DRAWINGS: of_drawings,

@@ -30,6 +30,7 @@ from limelight_models.data import (
     slips,
     snapshots,
     terms,
+    topics,
     transductions,
     treebank,
 )
@@ -77,6 +78,7 @@ SETS: dict[str, Made] = {
     "treebank": Made(rows.PAIRS, treebank.dataset),
     "antecedents": Made(rows.TAGGED, antecedents.dataset),
     "roles": Made(rows.TAGGED, roles.dataset),
+    "topics": Made(rows.SEVERAL, topics.dataset),
     "terms": Made(rows.TAGGED, terms.dataset),
     "sort": Made(rows.POINTS, points.sort),
     "hull": Made(rows.POINTS, points.hull),

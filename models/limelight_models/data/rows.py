@@ -205,6 +205,16 @@ def ordered(content: Mapping[str, Any]) -> Example:
     return Example({"points": TensorValue(points)}, labels=tuple(map(str, order)))
 
 
+def several(content: Mapping[str, Any]) -> Example:
+    """A text and its labels: a list, or in a table names with semicolons between. Raises: ValueError without any."""
+    labels = content.get("labels")
+    if isinstance(labels, str):
+        labels = [each.strip() for each in labels.split(";")]
+    if not isinstance(labels, list) or not labels or not all(isinstance(each, str) and each.strip() for each in labels):
+        raise ValueError('has no "labels" that are a list of texts')
+    return Example({"text": _filled(content, "text")}, labels=tuple(sorted(set(labels))))
+
+
 def parse(words: Sequence[str], heads: Sequence[int]) -> tuple[Gold, ...]:
     """For each word the word that it depends on, itself for a root. heads: from 1, 0 of a root; none for no parse."""
     places = [Span("document", 0, len(word), sentence=number) for number, word in enumerate(words)]
@@ -223,3 +233,4 @@ QUESTIONS = Kind("questions about pictures", ("label", "image", "question"), que
 MASKS = Kind("pictures with the classes of their cells", ("image", "labels"), mask, pictures=True)
 TAGGED = Kind("words with tags", ("words", "tags"), tagged)
 POINTS = Kind("points in an order", ("points", "order"), ordered)
+SEVERAL = Kind("texts with several labels", ("labels", "text"), several)

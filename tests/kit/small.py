@@ -111,9 +111,9 @@ def document(lengths: list[int], seed: int) -> Tensor:
     return ids * (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
 
 
-def text(length: int, seed: int) -> Tensor:
-    """Token ids [token]."""
-    return torch.randint(1, VOCABULARY, (length,), generator=torch.Generator().manual_seed(seed))
+def text(length: int, seed: int, known: int = VOCABULARY) -> Tensor:
+    """Token ids [token]. known: of a vocabulary that may have fewer."""
+    return torch.randint(1, min(known, VOCABULARY), (length,), generator=torch.Generator().manual_seed(seed))
 
 
 def stack(arrays: list[Tensor], extra: int = 0) -> Tensor:

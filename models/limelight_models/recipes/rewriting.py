@@ -92,8 +92,8 @@ def shared(sources: Sequence[str], targets: Sequence[str], size: int) -> tuple[s
 
 
 def bracketed(sources: Sequence[str], targets: Sequence[str], size: int) -> tuple[str, str]:
-    """Words, and every symbol of a tree."""
-    return tokenizers.words(sources, vocabulary=size), tokenizers.symbols(targets)
+    """Pieces of words, and every symbol of a tree."""
+    return tokenizers.pieces(sources, vocabulary=size, output=False), tokenizers.symbols(targets)
 
 
 def _longest(dataset: Dataset, config: type[C]) -> int:

@@ -133,7 +133,7 @@ PRESETS = {
     "tiny": tiny(vocabulary=50, d=8, layers=2),
     "demo": preset(6, 32, 4e-3, vocabulary=200),
     "full": preset(12, 32, 2e-3, patience=3, vocabulary=10_000, d=128, layers=2, max_new_tokens=200),
-    # §3, with Adam in the place of plain descent.
+    # §3, with pieces in the place of words, and Adam in that of plain descent.
     "paper": preset(12, 128, 1e-3, vocabulary=90_000, d=256, layers=3, max_new_tokens=400),
 }
 

@@ -99,3 +99,11 @@ def share(mask: Tensor, like: Tensor) -> Tensor:
     """
     # Dividing before anything is summed keeps half precision from overflowing.
     return mask.to(like.dtype) / mask.sum(-1, keepdim=True).clamp(min=1).to(like.dtype)
+
+
+def of_pieces(pieces: Tensor, mask: Tensor) -> Tensor:
+    """A vector of each word: the average of its pieces that the mask allows, zeros where there are none.
+
+    Shapes: pieces [batch, word, piece, d], mask bool [batch, word, piece] -> [batch, word, d].
+    """
+    return (share(mask, pieces).unsqueeze(-2) @ pieces).squeeze(-2)

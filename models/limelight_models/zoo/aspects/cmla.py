@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention
-from limelight_models.attention.flat import attend, over_keys, share
+from limelight_models.attention.flat import attend, of_pieces, over_keys
 from limelight_models.attention.queries.learned import LearnedQuery
 from limelight_models.attention.score import Dot
 from limelight_models.attention.weights import AroundAttention
@@ -93,7 +93,7 @@ class Cmla(Network):
 
     def forward(self, **tensors: Tensor) -> Answer:
         mask, embedded = tensors["token_mask"], self.embedding(tensors["token_ids"])
-        words = (share(mask, embedded).unsqueeze(-2) @ embedded).squeeze(-2)
+        words = of_pieces(embedded, mask)
         real = mask.any(-1)
         states = self.dropout(self.encoder(self.dropout(words), real))
         prototypes = [side.prototype(states)[:, 0, 0] for side in self.sides.values() if isinstance(side, Side)]

@@ -5,19 +5,12 @@ words fit each other, whose rows and columns are pooled into weights, and a vect
 ranks answers by the cosine of the two vectors, classes of the pair are told from both.
 """
 
-from torch import Tensor, nn
-
 from limelight_models.attention import Attention
-from limelight_models.attention.alignment import fill
 from limelight_models.attention.features import Parallel, Pooling, TanhBilinear
-from limelight_models.blocks.recurrent import BiLstm
 from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.data import inference, rows
-from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
-from limelight_models.zoo.sentence_pairs.compared import both, comparison
-
-SIDES = ("first", "second")
+from limelight_models.zoo.sentence_pairs.compared import SIDES, ComparedPair
 
 
 class AttentivePoolingConfig(TextSizes):
@@ -34,7 +27,7 @@ class AttentivePoolingConfig(TextSizes):
     max_tokens: int = 64
 
 
-class AttentivePooling(Network):
+class AttentivePooling(ComparedPair):
     """Two texts -> classes of the pair, with the weights of the words of both.
 
     As §4 of the paper has it:
@@ -48,27 +41,8 @@ class AttentivePooling(Network):
     """
 
     def __init__(self, config: AttentivePoolingConfig) -> None:
-        super().__init__()
-        self.config, d = config, 2 * config.d_hidden
-        self.embedding = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
-        nn.init.normal_(self.embedding.weight, std=0.3)
-        self.encoder = BiLstm(d_in=config.d_embedding, d_hidden=config.d_hidden)
-        attention = Attention(score=TanhBilinear(d_q=d, d_k=d))
-        self.pool = Parallel(attention=attention, aggregate=Pooling()) if config.attentive else None
-        self.dropout = nn.Dropout(config.dropout)
-        self.compare = comparison(d, config.d_compare, config.classes, config.dropout)
-
-    def forward(self, **tensors: Tensor) -> Answer:
-        masks = [tensors[f"{side}_mask"] for side in SIDES]
-        words = [self.dropout(self.embedding(tensors[f"{side}_ids"])) for side in SIDES]
-        states = [self.encoder(each, mask) for each, mask in zip(words, masks, strict=True)]
-        maps: dict[str, Tensor] = {}
-        if self.pool is None:
-            first, second = (fill(each, mask.unsqueeze(-1)).amax(1) for each, mask in zip(states, masks, strict=True))
-        else:
-            (first, second), weights = self.pool(*states, *masks)
-            maps = weights._asdict()
-        return Answer({"logits": self.compare(self.dropout(both(first, second)))}, maps)
+        attention = Attention(score=TanhBilinear(d_q=2 * config.d_hidden, d_k=2 * config.d_hidden))
+        super().__init__(config, Parallel(attention=attention, aggregate=Pooling()) if config.attentive else None)
 
 
 def card(network: AttentivePooling, blueprint: Blueprint[AttentivePoolingConfig]) -> Card:

@@ -1,13 +1,47 @@
-"""Classes of a pair of texts, told from a vector of each."""
+"""Two texts, pooled into a vector each, from which classes of the pair are told."""
+
+from typing import Any
 
 from torch import Tensor, cat, nn
 
+from limelight_models.attention.alignment import fill
+from limelight_models.blocks.recurrent import BiLstm
+from limelight_models.network import Answer, Network
 
-def comparison(d: int, hidden: int, classes: int, dropout: float) -> nn.Sequential:
-    """W relu(W' r) of what `both` gives. Shapes: [batch, 4 d] -> logits [batch, class]."""
-    return nn.Sequential(nn.Linear(4 * d, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, classes))
+SIDES = ("first", "second")
 
 
-def both(first: Tensor, second: Tensor) -> Tensor:
-    """r = [a; b; a - b; a ⊙ b] (Mou et al. 2016). Shapes: [batch, d] each -> [batch, 4 d]."""
-    return cat([first, second, first - second, first * second], -1)
+class ComparedPair(Network):
+    """Words, a BiLSTM that both texts share, a vector of each, and logits = W relu(W' [a; b; a - b; a ⊙ b]).
+
+    The comparison is that of Mou et al. (2016). pool: makes of the states [batch, word, 2 d_hidden] and masks of both a
+    vector of each and named weights; without, the largest of each feature is taken. config: has `vocabulary`,
+    `classes`, `d_embedding`, `d_hidden`, `d_compare` and `dropout`.
+    """
+
+    def __init__(self, config: Any, pool: nn.Module | None) -> None:
+        super().__init__()
+        self.config, self.pool = config, pool
+        self.embedding = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
+        nn.init.normal_(self.embedding.weight, std=0.3)
+        self.encoder = BiLstm(d_in=config.d_embedding, d_hidden=config.d_hidden)
+        self.dropout = nn.Dropout(config.dropout)
+        self.compare = nn.Sequential(
+            nn.Linear(8 * config.d_hidden, config.d_compare),
+            nn.ReLU(),
+            nn.Dropout(config.dropout),
+            nn.Linear(config.d_compare, config.classes),
+        )
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        masks = [tensors[f"{side}_mask"] for side in SIDES]
+        words = [self.dropout(self.embedding(tensors[f"{side}_ids"])) for side in SIDES]
+        states = [self.encoder(each, mask) for each, mask in zip(words, masks, strict=True)]
+        maps: dict[str, Tensor] = {}
+        if self.pool is None:
+            first, second = (fill(each, mask.unsqueeze(-1)).amax(1) for each, mask in zip(states, masks, strict=True))
+        else:
+            (first, second), weights = self.pool(*states, *masks)
+            maps = weights._asdict()
+        compared = cat([first, second, first - second, first * second], -1)
+        return Answer({"logits": self.compare(self.dropout(compared))}, maps)

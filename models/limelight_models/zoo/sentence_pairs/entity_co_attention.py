@@ -5,18 +5,12 @@ what attention to the other has found (nested in a perceptron, as Galassi et al.
 ranks the candidates of a knowledge base; here it is told of one whether it is meant.
 """
 
-from torch import Tensor, nn
-
 from limelight_models.attention import Attention
 from limelight_models.attention.features import NestedPerceptron, Parallel, TanhBilinear
-from limelight_models.blocks.recurrent import BiLstm
 from limelight_models.cards.language import Attends, maps_of, one
 from limelight_models.data import mentions, rows
-from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, Card, TextSizes, classifying_texts, preset, tiny
-from limelight_models.zoo.sentence_pairs.compared import both, comparison
-
-SIDES = ("first", "second")
+from limelight_models.zoo.sentence_pairs.compared import SIDES, ComparedPair
 
 
 class EntityCoAttentionConfig(TextSizes):
@@ -30,7 +24,7 @@ class EntityCoAttentionConfig(TextSizes):
     max_tokens: int = 64
 
 
-class EntityCoAttention(Network):
+class EntityCoAttention(ComparedPair):
     """A mention's text and an entity's description -> whether it is meant, with the weights of the words of both.
 
     K = BiLSTM(mention), Q = BiLSTM(description);  E = tanh(K U Qᵀ)
@@ -43,22 +37,9 @@ class EntityCoAttention(Network):
     """
 
     def __init__(self, config: EntityCoAttentionConfig) -> None:
-        super().__init__()
-        self.config, d = config, 2 * config.d_hidden
-        self.embedding = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
-        nn.init.normal_(self.embedding.weight, std=0.3)
-        self.encoder = BiLstm(d_in=config.d_embedding, d_hidden=config.d_hidden)
+        d = 2 * config.d_hidden
         nested = NestedPerceptron(d_first=d, d_second=d, d_w=config.d_attention)
-        self.pool = Parallel(attention=Attention(score=TanhBilinear(d_q=d, d_k=d)), aggregate=nested)
-        self.dropout = nn.Dropout(config.dropout)
-        self.compare = comparison(d, config.d_compare, config.classes, config.dropout)
-
-    def forward(self, **tensors: Tensor) -> Answer:
-        masks = [tensors[f"{side}_mask"] for side in SIDES]
-        words = [self.dropout(self.embedding(tensors[f"{side}_ids"])) for side in SIDES]
-        states = [self.encoder(each, mask) for each, mask in zip(words, masks, strict=True)]
-        (mention, description), weights = self.pool(*states, *masks)
-        return Answer({"logits": self.compare(self.dropout(both(mention, description)))}, weights._asdict())
+        super().__init__(config, Parallel(attention=Attention(score=TanhBilinear(d_q=d, d_k=d)), aggregate=nested))
 
 
 def card(network: EntityCoAttention, blueprint: Blueprint[EntityCoAttentionConfig]) -> Card:
@@ -76,7 +57,7 @@ def card(network: EntityCoAttention, blueprint: Blueprint[EntityCoAttentionConfi
         title="Co-attention of mention and description",
         summary="Tells whether a name in a text means the entity of a description.",
         inputs=[pair],
-        maps=maps_of(network.pool, maps),
+        maps={} if network.pool is None else maps_of(network.pool, maps),
         taxonomy="parallel co-attention, activated general, specialised",
         citation="Nie, Cao, Wang, Lin, Pan (2018): Mention and Entity Description Co-Attention for Entity "
         "Disambiguation. AAAI",

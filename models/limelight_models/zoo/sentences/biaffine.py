@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention
-from limelight_models.attention.flat import attend, over_keys, share
+from limelight_models.attention.flat import attend, of_pieces, over_keys
 from limelight_models.attention.score import BiasedGeneral
 from limelight_models.blocks.recurrent import BiLstm
 from limelight_models.cards.language import Attends, Classes, WordsInput, maps_of
@@ -76,7 +76,7 @@ class Biaffine(Network):
 
     def forward(self, **tensors: Tensor) -> Answer:
         mask, embedded = tensors["token_mask"], self.embedding(tensors["token_ids"])
-        real, states = mask.any(-1), (share(mask, embedded).unsqueeze(-2) @ embedded).squeeze(-2)
+        real, states = mask.any(-1), of_pieces(embedded, mask)
         for layer in self.encoder:
             states = layer(self.dropout(states), real)
         states = self.dropout(states)

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from limelight_models.attention import Attention
 from limelight_models.attention.alignment import fill
-from limelight_models.attention.flat import share
+from limelight_models.attention.flat import of_pieces
 from limelight_models.attention.score import SelfAttentive
 from limelight_models.blocks.recurrent import BiLstm
 from limelight_models.cards.language import Attends, Classes, WordsInput, maps_of
@@ -125,7 +125,7 @@ class Coreference(Network):
 
     def forward(self, **tensors: Tensor) -> Answer:
         mask, embedded = tensors["token_mask"], self.embedding(tensors["token_ids"])
-        real, words = mask.any(-1), (share(mask, embedded).unsqueeze(-2) @ embedded).squeeze(-2)
+        real, words = mask.any(-1), of_pieces(embedded, mask)
         words = self.dropout(words)
         spans, alpha = self.candidates(words, self.dropout(self.encoder(words, real)))
         places = torch.arange(real.shape[1], device=real.device)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from limelight_models.attention import Attention
-from limelight_models.attention.flat import share
+from limelight_models.attention.flat import of_pieces
 from limelight_models.attention.queries.multi_head import MultiHead
 from limelight_models.attention.score import BiasedGeneral, PerHead, ScaledDot
 from limelight_models.blocks.transformer import PostNormLayer, places
@@ -68,7 +68,7 @@ class Lisa(Network):
     def forward(self, **tensors: Tensor) -> Answer:
         ids, mask, d = tensors["token_ids"], tensors["token_mask"], self.config.d_model
         real, embedded = mask.any(-1), self.embedding(ids)
-        words = (share(mask, embedded).unsqueeze(-2) @ embedded).squeeze(-2)
+        words = of_pieces(embedded, mask)
         # √d: what a word is, beside where it is (Vaswani et al. 2017, §3.4).
         features = self.dropout(d**0.5 * words + places(torch.arange(ids.shape[1], device=ids.device), words))
         maps = {}

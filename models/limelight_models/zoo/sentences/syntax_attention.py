@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from limelight_models.attention import Attention, Context
 from limelight_models.attention.align import DistanceAware
-from limelight_models.attention.flat import attend, over_keys, share
+from limelight_models.attention.flat import attend, of_pieces, over_keys
 from limelight_models.attention.score import BiasedGeneral, General
 from limelight_models.blocks.recurrent import BiLstm
 from limelight_models.cards.language import Attends, Classes, WordsInput, maps_of
@@ -64,7 +64,7 @@ class SyntaxAttention(Network):
 
     def forward(self, **tensors: Tensor) -> Answer:
         mask, embedded = tensors["token_mask"], self.embedding(tensors["token_ids"])
-        real, words = mask.any(-1), (share(mask, embedded).unsqueeze(-2) @ embedded).squeeze(-2)
+        real, words = mask.any(-1), of_pieces(embedded, mask)
         states = self.dropout(self.encoder(self.dropout(words), real))
         _, parse = attend(self.parser, states, states, states, over_keys(real))
         if self.config.tree:

@@ -21,10 +21,15 @@ PAGE, RECORDS = PAGES / "results.md", PAGES / "records" / "results.md"
 def pages(record: Record) -> Mapping[Path, str]:
     """Write both pages anew: their texts stand there, their tables are the record's."""
     judged = sorted(compared(record), key=_row)
-    of = judged[0].prior
+    own, of = lines(judged), judged[0].prior
     tables: dict[Path, dict[str, Sequence[str]]] = {
-        PAGE: {"summary": summary(judged), "verdicts": verdicts(judged)},
-        RECORDS: {"claims": comparisons(judged), "controls": unneeded(record, of), "beams": beams(record)},
+        PAGE: {"summary": summary(judged), "verdicts": verdicts([each for each in own if _several(each)])},
+        RECORDS: {
+            "once": verdicts([each for each in own if not _several(each)]),
+            "claims": comparisons(judged),
+            "controls": unneeded(record, of),
+            "beams": beams(record),
+        },
     }
     return {page: with_tables(page.read_text(encoding="utf-8"), found) for page, found in tables.items()}
 
@@ -42,8 +47,13 @@ def title(model: str) -> str:
 def lines(judged: Sequence[Compared]) -> list[Compared]:
     """Those of a claim of a paper on a set of data; of one seed only where the claim is not judged over several."""
     found = [each for each in judged if each.least and not each.claim.own and not each.aside]
-    several = {each.claim for each in found if each.least and each.least.seeds > 1}
-    return [each for each in found if each.claim not in several or (each.least and each.least.seeds > 1)]
+    several = {each.claim for each in found if _several(each)}
+    return [each for each in found if each.claim not in several or _several(each)]
+
+
+def _several(each: Compared) -> bool:
+    """Whether a claim is judged over several seeds."""
+    return each.least is not None and each.least.seeds > 1
 
 
 def verdicts(judged: Sequence[Compared]) -> list[str]:
@@ -56,7 +66,7 @@ def verdicts(judged: Sequence[Compared]) -> list[str]:
             *((str(each.least.seeds), each.least.written(each.prior)) if each.least else ("", "")),
             *(each.learned, _parameters(each), each.verdict),
         )
-        for each in lines(judged)
+        for each in judged
     ]
     return written((*heads, "parameters", "verdict"), rows)
 
@@ -80,8 +90,8 @@ def _parameters(each: Compared) -> str:
 def summary(judged: Sequence[Compared]) -> list[str]:
     """What the lines come to, and what they were judged with."""
     own = lines(judged)
+    several, once = [each for each in own if _several(each)], [each for each in own if not _several(each)]
     waiting = [each.claim.model for each in judged if not each.least and not each.claim.own]
-    counts = Counter(re.sub(", (with|a control|over) .*", " with a reservation", each.verdict) for each in own)
     named = {
         word: ", ".join(
             f"{each.claim.model} on {each.least.data}" for each in own if each.verdict == word and each.least
@@ -90,14 +100,20 @@ def summary(judged: Sequence[Compared]) -> list[str]:
     }
     of = own[0].prior
     bold = "; ".join(f"{word.strip('*')}: {each or 'nothing'}" for word, each in named.items())
-    counted = "; ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     return [
-        f"\n{len(own)} lines: {counted}. In bold, {bold}.\n",
+        f"\n{len(several)} lines over several seeds: {_counted(several)}. In bold, {bold}.\n",
+        f"{len(once)} [claims of one seed](records/results.md#claims-of-one-seed): {_counted(once)}.\n",
         f"The prior of the seeds' variance has {of.freedom:.1f} degrees of freedom around {of.variance:.1f} points².\n",
         f"No line yet, as no run is recorded, for {len(waiting)} claims of {', '.join(dict.fromkeys(waiting))}.\n"
         if waiting
         else "",
     ]
+
+
+def _counted(judged: Sequence[Compared]) -> str:
+    """How often each verdict is given, the most frequent first."""
+    counts = Counter(re.sub(", (with|a control|over) .*", " with a reservation", each.verdict) for each in judged)
+    return "; ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
 
 
 def comparisons(judged: Sequence[Compared]) -> list[str]:

@@ -6,10 +6,10 @@ import signal
 import socket
 import struct
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ def test_a_bundle_that_is_too_new_leaves_the_version_before_it(repository: Path,
 
 def test_servers_replaced_one_after_the_other_lose_no_call(repository: Path) -> None:
     """Without any retry. What stops says so a moment before it stops, and clients hear of it."""
-    ports = [free_port(), free_port()]
+    ports, metrics = [free_port(), free_port()], [free_port(), free_port()]
     codes: Counter[grpc.StatusCode] = Counter()
     over = threading.Event()
 
@@ -90,22 +90,14 @@ def test_servers_replaced_one_after_the_other_lose_no_call(repository: Path) -> 
 
     with ExitStack() as stack:
 
-        def start(port: int) -> Any:
-            flags = [
-                "--repository",
-                str(repository),
-                "--port",
-                str(port),
-                "--metrics-port",
-                "0",
-                "--drain-seconds",
-                "2",
-            ]
-            server, _ = stack.enter_context(process(*flags, "--max-connection-age-seconds", "2"))
+        def start(place: int) -> Any:
+            flags = ["--repository", str(repository), "--port", str(ports[place]), "--drain-seconds", "2"]
+            flags += ["--metrics-port", str(metrics[place]), "--max-connection-age-seconds", "2"]
+            server, _ = stack.enter_context(process(*flags))
             started(server)
             return server
 
-        servers = [start(port) for port in ports]
+        servers = [start(place) for place in (0, 1)]
         options = [("grpc.service_config", json.dumps(CONFIGURATION)), ("grpc.enable_retries", 0)]
         target = "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports)
         channel = stack.enter_context(grpc.insecure_channel(target, options))
@@ -113,15 +105,21 @@ def test_servers_replaced_one_after_the_other_lose_no_call(repository: Path) -> 
         callers = [threading.Thread(target=call, args=(service_pb2_grpc.AttentionServiceStub(channel),)) for _ in "abc"]
         for each in callers:
             each.start()
-        for place, port in enumerate(ports):
+        for place in (0, 1):
             servers[place].send_signal(signal.SIGTERM)
             assert servers[place].wait(60) == 0
-            servers[place] = start(port)
-            time.sleep(1.5)  # gRPC tries a lost address again after a second
+            servers[place] = start(place)
+            assert eventually(partial(_has_answered, metrics[place]))  # a lost address is tried again
         over.set()
         for each in callers:
             each.join()
     assert codes.keys() == {grpc.StatusCode.OK} and codes.total() > 100, codes
+
+
+def _has_answered(metrics_port: int) -> bool:
+    """Whether a server has answered a call to Predict."""
+    answered = ("grpc_server_handled_total", 'grpc_method="Predict"', 'grpc_code="OK"')
+    return any(value for name, value in scrape(metrics_port).items() if all(each in name for each in answered))
 
 
 class Names(threading.Thread):
@@ -159,8 +157,7 @@ def test_clients_find_a_new_server_when_a_connection_has_its_age(repository: Pat
 
         def reached_the_second() -> bool:
             stub.Predict(request, timeout=30)
-            answered = ("grpc_server_handled_total", 'grpc_method="Predict"', 'grpc_code="OK"')
-            return any(value for name, value in scrape(metrics).items() if all(each in name for each in answered))
+            return _has_answered(metrics)
 
         assert not reached_the_second()
         names.addresses.append("127.0.0.2")

@@ -87,7 +87,8 @@ def test_maps_states_and_contacts_equal_transformers_alone_and_in_company(
                 found, expected = answer.prediction.hidden[f"encoder.hidden.{layer}"].vectors, vectors[0].numpy()
                 np.testing.assert_allclose(found, expected, atol=1e-5 * max(1, np.abs(expected).max()))
             table = answer["contacts"].weights[0]
-            np.testing.assert_allclose(table[1:-1, 1:-1], contacts, atol=1e-5)
+            # The regression adds up all maps, each eight times or so, under a slope of at most a quarter.
+            np.testing.assert_allclose(table[1:-1, 1:-1], contacts, atol=5e-5)
             np.testing.assert_array_equal(table[[0, -1]], 0)
             np.testing.assert_allclose(table, table.T, atol=1e-6)
     assert np.ptp(together[1]["contacts"].weights[0, 1:-1, 1:-1]) > 0.3

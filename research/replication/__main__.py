@@ -23,9 +23,9 @@ from limelight_models.training.runs import BY_EXAMPLE
 from research.replication.beams import served
 from research.replication.page import pages
 from research.replication.papers import is_compared
-from research.replication.runs import DATA, RECORD, RUNS, TABLE, Run
+from research.replication.runs import COMMAND, DATA, RECORD, RUNS, TABLE, Run
 
-_BEAMS, _COMMAND = "beams.json", "command.txt"
+_BEAMS = "beams.json"
 _PLACES = ("path", "gold", "columns")  # of files: the command says them
 
 
@@ -34,7 +34,7 @@ def train(data: Path, rows: Sequence[Run], minutes: float) -> None:
     for run in rows:
         folder = RUNS / run.name
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / _COMMAND).write_text(run.command)
+        (folder / COMMAND).write_text(run.command)
         if (folder / "metrics.json").exists() and json.loads((folder / "metrics.json").read_text())["finished"]:
             continue
         begun = (folder / "resume.safetensors").exists()
@@ -52,7 +52,7 @@ def train(data: Path, rows: Sequence[Run], minutes: float) -> None:
 def collect() -> None:
     """Keep the figures of every run that there is; those of others stay as they are."""
     record: dict[str, Any] = read(RECORD)
-    for file in sorted(RUNS.glob(f"*/{_COMMAND}")):
+    for file in sorted(RUNS.glob(f"*/{COMMAND}")):
         folder = file.parent
         if not (folder / "metrics.json").exists():
             continue

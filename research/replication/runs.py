@@ -9,6 +9,7 @@ from benchmarks.records import ROOT, read
 RUNS = ROOT / "runs" / "results"
 RECORD = ROOT / "research" / "records" / "training.json.xz"
 PAGES = ROOT / "docs"
+COMMAND = "command.txt"  # of a run, beside what it left
 DATA = "../shared/data"  # the folder of data sets, as commands name it
 
 

@@ -4,13 +4,15 @@
     python -m pages.atlas.samples C12 J1     # these, again
 
 A row's first mechanism that a server can show is trained in its small task model for a few seconds, its first published
-model for half a minute, as by the command that the record keeps; where the demo has a model of the row, that is served
-instead. Models of long texts are those of docs/results.md, `one-64-NAME-0`, trained where they are not; they are asked
-for short ones. A server then answers held-out examples, of which the first that is small enough is kept.
+model for half a minute, as by the command that the record keeps; where the demo has a model of the row, or a run of
+docs/results.md is there (`runs/results/NAME-0`), that is served instead. Models of long texts are such runs as well,
+`one-64-NAME-0`, trained where they are not; they are asked for short ones. A server then answers held-out examples, of
+which the first that is small enough is kept.
 """
 
 import json
 import random
+import shlex
 import shutil
 import sys
 import tempfile
@@ -43,6 +45,7 @@ from limelight_models.zoo.long.encoder import LongConfig
 from pages.atlas.rows import rows
 from pages.references import served
 from research.long_texts import FORM, LEARNED, run_of
+from research.replication.runs import COMMAND, RUNS
 
 RECORD = ROOT / "research" / "records" / "atlas.json.xz"
 DEMO = {"J1": "dates", "J4": "canvas", "J5": "slips", "J7": "numbers"}
@@ -55,6 +58,7 @@ MAPS = {
     "J8": "left",
     "J10": "first.forward",
     "J16": "level",
+    "K5": "decoder.read",
     "K19": "gate.1",
     "L5": "encoder.steps",
     "L15": "first.self",
@@ -75,10 +79,14 @@ _TASKS = {"pair": "builtin:inference", "aspect": "builtin:aspects"}  # those tha
 
 
 class Sample(NamedTuple):
-    """What serves a row: the name of its model, and the words of `limelight train`; none for one of the demo."""
+    """What serves a row: the name of its model, and the words of `limelight train`; none for one of the demo.
+
+    run: a folder where it is trained already, if it is there.
+    """
 
     model: str
     train: tuple[str, ...] = ()
+    run: Path | None = None
 
 
 def sample(row: str) -> Sample | None:
@@ -89,8 +97,13 @@ def sample(row: str) -> Sample | None:
         return Sample(row.lower(), ("mechanism", "--mechanism", found.name, *_data(found), "--epochs", "4"))
     models = [name for name, entry in ZOO.items() if entry.row == row]
     if long := next((name for name in models if issubclass(recipe(name).config, LongConfig)), ""):
-        return Sample(long, (long, "--preset", "demo", "--data", RECALL, "--epochs", "10"))
-    return Sample(row.lower(), (models[0], "--time-limit", MINUTES)) if models else None
+        return Sample(long, (long, "--preset", "demo", "--data", RECALL, "--epochs", "10"), run_of(long))
+    if not models:
+        return None
+    own = RUNS / f"{models[0]}-0"
+    if (own / "metrics.json").exists():
+        return Sample(models[0], tuple(shlex.split((own / COMMAND).read_text())[2:]), own)
+    return Sample(row.lower(), (models[0], "--time-limit", MINUTES))
 
 
 def _data(mechanism: Mechanism) -> tuple[str, ...]:
@@ -121,11 +134,10 @@ def parsed(file: Path) -> None:
 
 def exported(chosen: Sample, folder: Path) -> None:
     """Train as the command of the sample does, and export."""
-    options = dict(zip(chosen.train[1::2], chosen.train[2::2], strict=True))
-    known = run_of(chosen.model)
-    if options.get("--data") == RECALL and (known / "metrics.json").exists():
-        export_run(known, folder / "repository", interventions=False)
+    if chosen.run and (chosen.run / "metrics.json").exists():
+        export_run(chosen.run, folder / "repository", interventions=False)
         return
+    options = dict(zip(chosen.train[1::2], chosen.train[2::2], strict=True))
     parsed(folder / PARSED)
     order = Order(
         model=chosen.train[0],

@@ -5,9 +5,9 @@
 
 A row's first mechanism that a server can show is trained in its small task model for a few seconds, its first published
 model for half a minute, as by the command that the record keeps; where the demo has a model of the row, or a run of
-docs/results.md is there (`runs/results/NAME-0`), that is served instead. Models of long texts are such runs as well,
-`one-64-NAME-0`, trained where they are not; they are asked for short ones. A server then answers held-out examples, of
-which the first that is small enough is kept.
+docs/results.md is there (`runs/results/NAME-SEED`, the best of three), that is served instead. Models of long texts are
+such runs as well, `one-64-NAME-0`, trained where they are not; they are asked for short ones. A server then answers
+held-out examples, of which the first that is small enough is kept.
 """
 
 import json
@@ -100,10 +100,16 @@ def sample(row: str) -> Sample | None:
         return Sample(long, (long, "--preset", "demo", "--data", RECALL, "--epochs", "10"), run_of(long))
     if not models:
         return None
-    own = RUNS / f"{models[0]}-0"
-    if (own / "metrics.json").exists():
-        return Sample(models[0], tuple(shlex.split((own / COMMAND).read_text())[2:]), own)
+    runs = [run for seed in range(3) if ((run := RUNS / f"{models[0]}-{seed}") / "metrics.json").exists()]
+    if runs:
+        best = min(runs, key=_dev_loss)
+        return Sample(models[0], tuple(shlex.split((best / COMMAND).read_text())[2:]), best)
     return Sample(row.lower(), (models[0], "--time-limit", MINUTES))
+
+
+def _dev_loss(run: Path) -> float:
+    """The least of a finished run."""
+    return min(float(epoch["dev_loss"]) for epoch in json.loads((run / "metrics.json").read_text())["history"])
 
 
 def _data(mechanism: Mechanism) -> tuple[str, ...]:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
+from limelight_models.blocks.comparison import both, comparison
 from limelight_models.network import Answer, Network
 from limelight_models.recipes import Blueprint, TextSizes, preset, tiny
 
@@ -46,12 +46,7 @@ class Compared(Network):
         nn.init.normal_(self.embedding.weight, std=0.3)
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = encoder(config)
-        self.compare = nn.Sequential(
-            nn.Linear(8 * config.d, config.d_compare),
-            nn.ReLU(),
-            nn.Dropout(config.dropout),
-            nn.Linear(config.d_compare, config.classes),
-        )
+        self.compare = comparison(2 * config.d, hidden=config.d_compare, classes=config.classes, dropout=config.dropout)
 
     def forward(self, **tensors: Tensor) -> Answer:
         vectors: list[Tensor] = []
@@ -62,8 +57,7 @@ class Compared(Network):
             vectors.append(encoded.vector)
             maps |= {f"{side}.{name}": weights for name, weights in encoded.maps.items()}
         first, second = vectors
-        compared = torch.cat([first, second, first - second, first * second], -1)
-        return Answer({"logits": self.compare(compared)}, maps)
+        return Answer({"logits": self.compare(both(first, second))}, maps)
 
 
 def parts(network: Compared, blueprint: Blueprint[Any]) -> dict[str, Any]:

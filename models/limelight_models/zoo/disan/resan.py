@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from limelight_models.attention.align.reinforced import Selector
 from limelight_models.attention.signals import reinforce_loss, selection_cost, selection_log_probability
+from limelight_models.blocks.comparison import both, comparison
 from limelight_models.blocks.reinforced import Chosen, ReinforcedSelfAttention
 from limelight_models.cards.language import Attends, Map, Noise, maps_of, one
 from limelight_models.data import inference, rows
@@ -67,9 +68,7 @@ class Resan(Network):
         kinds = Chosen._fields if config.samplers else ()
         self.samplers = nn.ModuleDict({kind: Selector(d=d, d_hidden=d, start=config.start) for kind in kinds})
         self.encoder = ReinforcedSelfAttention(d=d, dropout=config.dropout)
-        self.compare = nn.Sequential(
-            nn.Linear(4 * d, config.d_compare), nn.ReLU(), self.dropout, nn.Linear(config.d_compare, config.classes)
-        )
+        self.compare = comparison(d, hidden=config.d_compare, classes=config.classes, dropout=config.dropout)
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     def forward(self, **tensors: Tensor) -> Answer:
@@ -103,7 +102,7 @@ class Resan(Network):
             vectors.append(vector)
             maps |= {f"{side}.self": around, f"{side}.source": counts}
         first, second = vectors
-        return self.compare(torch.cat([first, second, first - second, first * second], -1)), maps
+        return self.compare(both(first, second)), maps
 
     def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
         """Cross-entropy with the tokens that were drawn and with all of them; and for the samplers REINFORCE.

@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 from limelight_models.attention.context import Context
 from limelight_models.attention.score.similarity import NegativeDistance
 from limelight_models.attention.weights import Weights
+from limelight_models.blocks.comparison import both, comparison
 from limelight_models.cards.language import Attends, maps_of
 from limelight_models.data import inference, rows
 from limelight_models.network import Answer, Network
@@ -128,12 +129,7 @@ class Abcnn(Network):
         sizes = [config.d_embedding, *[config.d] * config.blocks]
         self.blocks = nn.ModuleList(Block(config, size) for size in sizes[:-1])
         self.dropout = nn.Dropout(config.dropout)
-        self.compare = nn.Sequential(
-            nn.Linear(4 * sum(sizes), config.d_compare),
-            nn.ReLU(),
-            nn.Dropout(config.dropout),
-            nn.Linear(config.d_compare, config.classes),
-        )
+        self.compare = comparison(sum(sizes), hidden=config.d_compare, classes=config.classes, dropout=config.dropout)
 
     def forward(self, **tensors: Tensor) -> Answer:
         masks = [tensors[f"{side}_mask"] for side in SIDES]
@@ -147,8 +143,7 @@ class Abcnn(Network):
         first, second = (
             torch.cat([level[side].sum(1) / count for level in levels], -1) for side, count in enumerate(counts)
         )
-        compared = torch.cat([first, second, first - second, first * second], -1)
-        return Answer({"logits": self.compare(self.dropout(compared))}, maps)
+        return Answer({"logits": self.compare(self.dropout(both(first, second)))}, maps)
 
 
 def places(config: AbcnnConfig) -> list[str]:

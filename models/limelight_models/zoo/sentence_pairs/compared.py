@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from torch import Tensor, cat, nn
+from torch import Tensor, nn
 
 from limelight_models.attention.alignment import fill
+from limelight_models.blocks.comparison import both, comparison
 from limelight_models.blocks.recurrent import BiLstm
 from limelight_models.network import Answer, Network
 
@@ -26,11 +27,8 @@ class ComparedPair(Network):
         nn.init.normal_(self.embedding.weight, std=0.3)
         self.encoder = BiLstm(d_in=config.d_embedding, d_hidden=config.d_hidden)
         self.dropout = nn.Dropout(config.dropout)
-        self.compare = nn.Sequential(
-            nn.Linear(8 * config.d_hidden, config.d_compare),
-            nn.ReLU(),
-            nn.Dropout(config.dropout),
-            nn.Linear(config.d_compare, config.classes),
+        self.compare = comparison(
+            2 * config.d_hidden, hidden=config.d_compare, classes=config.classes, dropout=config.dropout
         )
 
     def forward(self, **tensors: Tensor) -> Answer:
@@ -43,5 +41,4 @@ class ComparedPair(Network):
         else:
             (first, second), weights = self.pool(*states, *masks)
             maps = weights._asdict()
-        compared = cat([first, second, first - second, first * second], -1)
-        return Answer({"logits": self.compare(self.dropout(compared))}, maps)
+        return Answer({"logits": self.compare(self.dropout(both(first, second)))}, maps)

@@ -131,7 +131,7 @@ class ServerProcess(Process):
 
 def healthy(channel: grpc.Channel) -> bool:
     """Tell whether grpc.health.v1 reports the server as serving."""
-    return bool(channel.unary_unary(HEALTH)(b"", timeout=1) == SERVING)
+    return bool(channel.unary_unary(HEALTH)(b"", timeout=10) == SERVING)
 
 
 HEALTH = "/grpc.health.v1.Health/Check"

@@ -153,7 +153,9 @@ class Models:
             follower.models[key] = same[0]
             self.settle(key)
         else:
-            # At once: the engine may say in the same breath that it has loaded all.
+            # Both at once: the engine may say in the same breath that it has loaded all.
+            if self.catalogue.get(*key) is None:
+                self.settle(key)  # as being loaded
             follower.preparing[key] = self._start(self._prepare(follower, follower.statuses[key], served))
 
     def end_model(self, follower: "_Follower", key: _Key, model: Model | None) -> None:

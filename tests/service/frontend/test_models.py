@@ -71,6 +71,9 @@ def test_a_start_waits_for_what_is_prepared_however_soon_the_engine_has_loaded_a
         models = Models([cast(EngineClient, engine)], Bounds())
         engine.listener.model_changed("tiny", 1, State.READY, "", served)
         engine.listener.loaded()
+        for version in (0, 1):  # and until then it is no model that is not there
+            with pytest.raises(ModelUnavailableError, match="tiny version 1 is still being loaded"):
+                models.catalogue.resolve("tiny", version)
         await models.loaded()
         assert models.catalogue.resolve("tiny").version == 1
         models.close()

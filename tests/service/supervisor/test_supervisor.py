@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def test_a_frontend_that_is_killed_is_replaced_and_calls_go_on(server: Server) -
     os.kill(running[0], signal.SIGKILL)
     with connected(server.address) as channels:
         for stub in stubs(channels):
-            assert stub.Predict(predict("tiny", SENTENCE), wait_for_ready=True, timeout=60).predictions
+            assert eventually(partial(answers, stub), 60)
         assert eventually(lambda: server.ready() == (1, 2), 60)
         assert server.ends("frontend") == ends + 1
     now = frontends(server.process.pid)
@@ -152,8 +153,17 @@ def test_the_last_frontend_that_is_killed_is_replaced_at_once_however_often(serv
             os.kill(each, signal.SIGKILL)
         assert eventually(lambda: at_once() > before)  # noqa: B023
         with connected(server.address, 1) as channels:
-            asked = predict("tiny", SENTENCE)
-            assert stubs(channels)[0].Predict(asked, wait_for_ready=True, timeout=60).predictions
+            (stub,) = stubs(channels)
+            assert eventually(partial(answers, stub), 60)
+
+
+def answers(stub: service_pb2_grpc.AttentionServiceStub) -> bool:
+    """Tell whether a frontend that has just begun answers; until it does, it is unavailable and nothing else."""
+    try:
+        return bool(stub.Predict(predict("tiny", SENTENCE), wait_for_ready=True, timeout=60).predictions)
+    except grpc.RpcError as error:
+        assert error.code() is grpc.StatusCode.UNAVAILABLE, error
+        return False
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.5, 20.0]), st.booleans()), max_size=12))

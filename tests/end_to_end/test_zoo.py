@@ -27,8 +27,7 @@ from limelight_export.pipeline import export_model
 from limelight_export.verification.samples import make_samples
 from limelight_models.cards.card import TrainedModel
 from limelight_models.data import rows
-from limelight_models.index import recipe, variants
-from limelight_models.network import Network
+from limelight_models.index import recipe
 from tests.kit import examples, small
 from tests.kit.serving import serving
 from tests.kit.small import PUBLISHED
@@ -48,7 +47,7 @@ class Served:
 
     def of(self, model: str) -> list[str]:
         """A published model and those of its variants that are served."""
-        return [name for name in (model, *variants(model)) if name in self.trained]
+        return list(small.unlike(model))
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +55,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     repository = tmp_path_factory.mktemp("zoo")
     trained, bundles = {}, {}
     for model in PUBLISHED:
-        known: set[type[nn.Module]] = set()
-        for name in (model, *variants(model)):
+        for name in small.unlike(model):
             torch.manual_seed(3)
             made = small.trained(name)
-            found = parts(made.model)
-            if found <= known:
-                continue
-            known |= found
             # Larger weights than a fresh model's, so that differences show; norms make them larger still.
             normed = any(isinstance(each, nn.LayerNorm | nn.BatchNorm1d) for each in made.model.modules())
             with torch.no_grad():
@@ -72,11 +66,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             trained[name], bundles[name] = made, export_model(made, repository)
     with serving(repository, lanes=2) as running, limelight.Client(running.server.address) as client:
         yield Served(client, trained, bundles)
-
-
-def parts(network: Network) -> set[type[nn.Module]]:
-    """The kinds of parts of ours that a network has."""
-    return {type(each) for each in network.modules() if type(each).__module__.startswith("limelight_models.")}
 
 
 @pytest.mark.parametrize("model", PUBLISHED)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from limelight.v1 import model_pb2
 from limelight_bundle.rows import Row
 from limelight_models.cards.card import Card, TrainedModel, TrainingData
 from limelight_models.data.dataset import Dataset
-from limelight_models.index import MECHANISM, ZOO, names, recipe
+from limelight_models.index import MECHANISM, ZOO, names, recipe, variants
 from limelight_models.network import Answer, Network
 from limelight_models.recipes.recipe import Blueprint
 from limelight_models.tasks.segment import Segment
@@ -49,6 +49,19 @@ def config(name: str) -> Any:
 def build(name: str) -> Network:
     """A model as its recipe builds it."""
     return recipe(name).build(blueprint(name))
+
+
+@cache
+def unlike(model: str) -> tuple[str, ...]:
+    """Name a published model, and those of its variants that have a kind of part which none before them has."""
+    known: set[type[nn.Module]] = set()
+    found = []
+    for name in (model, *variants(model)):
+        parts = {type(each) for each in build(name).modules() if type(each).__module__.startswith("limelight_models.")}
+        if not parts <= known:
+            found.append(name)
+        known |= parts
+    return tuple(found)
 
 
 @cache

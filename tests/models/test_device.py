@@ -13,10 +13,10 @@ from limelight.base.commands import CommandError
 from limelight_models.data.dataset import DataError
 from limelight_models.recipes import device
 from limelight_models.training.command import train
-from tests.kit.small import NAMES
+from tests.kit.small import PUBLISHED
 from tests.models.runs import order, run
 
-CHECKS = (*NAMES, "refuses", "goes on", "learns to see")
+CHECKS = (*PUBLISHED, "refuses", "goes on", "learns to see")
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ docs/results.md.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.records import ROOT, read
+from benchmarks.records import ROOT
 from limelight.v1 import model_pb2
 from limelight_models.data.generated import SETS
 from limelight_models.index import CONTROLS, ZOO, published, recipe, variants
@@ -18,7 +18,7 @@ from pages.atlas import facts
 from pages.atlas.rows import letters, papers
 from pages.table_3 import AUTHORS, COLUMNS, DEPARTS, LACKS, ROWS
 from research.replication.papers import CLAIMS
-from research.replication.runs import RECORD, TABLE
+from research.replication.runs import TABLE
 from research.replication.tables import written
 from tests.kit import small
 
@@ -44,12 +44,22 @@ Table 3 of Brauwers and Frasincar, *A General Survey on Attention Mechanisms in 
 same of themselves (`limelight models NAME`), but where a cell says otherwise; a test holds them together.
 """
 _AUTHORS = 3  # more are "et al."
+BUILTIN = "builtin:"
 
 
 def page() -> str:
     """The whole page."""
     heads = ("id", "model", "paper", "train", "file", "made here", "real data", "maps", "")
-    return "".join([HEAD, *written(heads, (row(name) for name in ZOO)), SURVEY, *survey()])
+    measured = trained_on()
+    return "".join([HEAD, *written(heads, (row(name, measured.get(name)) for name in ZOO)), SURVEY, *survey()])
+
+
+def trained_on() -> dict[str, list[str]]:
+    """Training data of the measured runs of each published model and its variants, in the order of the runs."""
+    found: dict[str, dict[str, None]] = {}
+    for each in TABLE:
+        found.setdefault(published(each.model), {})[each.data] = None
+    return {name: [*filter(None, data)] for name, data in found.items()}
 
 
 def survey() -> list[str]:
@@ -72,8 +82,8 @@ def placed(name: str, column: str, cell: str) -> str:
     return f"{cell}; here {', '.join(own)} ({why})"
 
 
-def row(name: str) -> tuple[str, ...]:
-    """A model's row."""
+def row(name: str, measured: list[str] | None) -> tuple[str, ...]:
+    """A model's row. measured: the training data of its runs; None where there are none."""
     described = small.card(name).description
     file = f"{ZOO[name].module.replace('.', '/')}.py"
     return (
@@ -82,10 +92,10 @@ def row(name: str) -> tuple[str, ...]:
         paper(described.citation),
         train(name),
         f"[{file}](../models/limelight_models/zoo/{file})",
-        ", ".join(f"[{each}](../{file})" for each, file in made_here(name).items()),
-        ", ".join(real_data(name)),
+        ", ".join(f"[{each}](../{file})" for each, file in made_here(name, measured or ()).items()),
+        ", ".join(Path(each).stem for each in measured or () if not each.startswith(BUILTIN)),
         ", ".join(dict.fromkeys(re.sub(r"\b\d+\b", "N", f"`{each.name}`") for each in described.maps)),
-        results(name),
+        results(name, has_runs=measured is not None),
     )
 
 
@@ -109,7 +119,7 @@ def train(name: str) -> str:
     return f"`limelight train {name}`" + (f"; also {', '.join(endings)}" if endings else "")
 
 
-def made_here(name: str) -> dict[str, str]:
+def made_here(name: str, measured: Iterable[str]) -> dict[str, str]:
     """Data that are made here, by name, with the files that make them: the recipe's own, then others of the results."""
     builtin = recipe(name).builtin
     assert builtin is not None
@@ -117,7 +127,8 @@ def made_here(name: str) -> dict[str, str]:
     own = next(
         (each for each, made in SETS.items() if unwrapped(made.make) == unwrapped(builtin)), module.split(".")[-1]
     )
-    others = {each: unwrapped(SETS[each].make)[0].__module__ for each in sets(name, builtin=True)}
+    known = [each.removeprefix(BUILTIN) for each in measured if each.startswith(BUILTIN)]
+    others = {each: unwrapped(SETS[each].make)[0].__module__ for each in known}
     return {each: file_of(where) for each, where in {own: module, **others}.items()}
 
 
@@ -126,26 +137,13 @@ def file_of(module: str) -> str:
     return f"models/{module.replace('.', '/')}.py"
 
 
-def real_data(name: str) -> Iterator[str]:
-    """Names of the data that are not made here, as docs/results.md has them."""
-    return (Path(each).stem for each in sets(name, builtin=False))
-
-
-def sets(name: str, *, builtin: bool) -> list[str]:
-    """Training data of the measured runs of a model and its variants."""
-    measured = read(RECORD)
-    given = dict.fromkeys(each.data for each in TABLE if each.name in measured and published(each.model) == name)
-    return [each.removeprefix("builtin:") for each in given if each and each.startswith("builtin:") == builtin]
-
-
 def unwrapped(make: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
     """A function, and what is already given to it."""
     return (make.func, make.keywords) if isinstance(make, partial) else (make, {})
 
 
-def results(name: str) -> str:
+def results(name: str, *, has_runs: bool) -> str:
     """Link to its figures; empty where none were measured."""
-    measured = read(RECORD)
     if any(published(each.better) == name for each in CLAIMS):
         return "[results](records/results.md#what-the-papers-claim)"
-    return "[results](results.md)" if any(published(run["model"]) == name for run in measured.values()) else ""
+    return "[results](results.md)" if has_runs else ""

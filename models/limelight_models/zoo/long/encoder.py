@@ -110,7 +110,7 @@ def parts(network: LongEncoder, blueprint: Blueprint[Any]) -> dict[str, Any]:
 def presets(paper: Preset) -> dict[str, Preset]:
     """Sizes and settings by name, of which `paper` are those of a row's paper."""
     return {
-        "tiny": tiny(vocabulary=50, d_model=8, layers=2, heads=2, d_hidden=12, max_tokens=256),
+        "tiny": tiny(vocabulary=50, d_model=8, layers=1, heads=2, d_hidden=12, max_tokens=256),
         "demo": preset(6, 32, 2e-3, patience=4, vocabulary=200, max_tokens=2048),
         "full": preset(10, 32, 1e-3, patience=2, vocabulary=8000).sized(d_model=256, layers=4, heads=8, d_hidden=1024),
         "paper": paper,

@@ -41,6 +41,7 @@ def card(network: LongEncoder, blueprint: Blueprint[LinearConfig]) -> Card:
 PRESETS = presets(
     preset(300, 10, 1e-4, patience=300, vocabulary=8000).sized(d_model=192, layers=9, heads=6, d_hidden=768)
 )
+PRESETS["tiny"] = PRESETS["tiny"].sized(layers=2)
 
 LINEAR_TRANSFORMER = classifying_texts(LinearConfig, LongEncoder, card, PRESETS, builtin=builtin)
 LINEAR_TRANSFORMER_CAUSAL = LINEAR_TRANSFORMER.changed(causal=True)

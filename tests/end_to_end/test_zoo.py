@@ -15,7 +15,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch import nn
 
 import limelight
 from limelight_bundle.reader import BundleFolder
@@ -23,12 +22,12 @@ from limelight_bundle.samples import Sample, read_samples
 from limelight_bundle.tolerance import Tolerances, default_tolerances
 from limelight_bundle.values import Array, Audio, Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
 from limelight_export.errors import ExportError
-from limelight_export.pipeline import export_model
 from limelight_export.verification.samples import make_samples
 from limelight_models.cards.card import TrainedModel
 from limelight_models.data import rows
 from limelight_models.index import recipe
 from tests.kit import examples, small
+from tests.kit.exports import export_model
 from tests.kit.serving import serving
 from tests.kit.small import PUBLISHED
 
@@ -56,14 +55,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     trained, bundles = {}, {}
     for model in PUBLISHED:
         for name in small.unlike(model):
-            torch.manual_seed(3)
-            made = small.trained(name)
-            # Larger weights than a fresh model's, so that differences show; norms make them larger still.
-            normed = any(isinstance(each, nn.LayerNorm | nn.BatchNorm1d) for each in made.model.modules())
-            with torch.no_grad():
-                for parameter in made.model.parameters():
-                    parameter.mul_(1.25 if normed else 2)
-            trained[name], bundles[name] = made, export_model(made, repository)
+            trained[name] = small.telling(name)
+            bundles[name] = export_model(trained[name], repository)
     with serving(repository, lanes=2) as running, limelight.Client(running.server.address) as client:
         yield Served(client, trained, bundles)
 

@@ -45,7 +45,7 @@ def test_a_model_is_checked_described_and_listed_by_its_file_and_its_line(made_u
     test_zoo.test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_say(made_up)
     test_zoo.test_an_instance_is_answered_the_same_in_any_company(made_up)
     test_zoo.test_without_the_mask_padding_changes_the_answer(made_up)
-    row = page_of_models.row(made_up)
+    row = page_of_models.row(made_up, None)
     assert row[1] == "Glance" and row[3] == "`limelight train glance`" and row[7] == "`pool`"
 
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from limelight_models.index import ZOO, module, published, recipe
-from pages.models import made_here, row, train
+from pages.models import made_here, row, train, trained_on
 from research.replication.papers import CLAIMS, Claim
 from tests.kit import small
 from tests.kit.small import NAMES
@@ -27,12 +27,12 @@ def test_a_variant_is_of_its_models_paper(name: str) -> None:
 
 
 def test_data_that_are_made_here_are_named_as_the_command_line_names_them() -> None:
-    assert made_here("rban") == {"aspect-questions": "models/limelight_models/data/aspects.py"}
-    assert list(made_here("transformer")) == ["dates", "numbers", "reverse"]
+    assert made_here("rban", ()) == {"aspect-questions": "models/limelight_models/data/aspects.py"}
+    assert list(made_here("transformer", trained_on()["transformer"])) == ["dates", "numbers", "reverse"]
 
 
 def test_layers_are_not_counted() -> None:
-    assert row("vit")[7] == "`encoder.N.self`"
+    assert row("vit", None)[7] == "`encoder.N.self`"
 
 
 @pytest.mark.parametrize("name", [name for name, entry in ZOO.items() if entry.row])

@@ -80,6 +80,7 @@ def masked_losses(extra: int) -> dict[str, Tensor]:
         "cross-entropy": signals.gold_cross_entropy(grown, teacher, rows),
         "squared error": signals.gold_squared_error(grown, teacher, rows),
         "overlap": signals.gold_overlap(grown, teacher, rows),
+        "gates": signals.gold_gates(grown, teacher, rows),
         "distillation": signals.distillation_loss(grown, teacher, rows),
         "doubly stochastic": signals.doubly_stochastic_penalty(grown, queries, keys),
         "coverage": signals.coverage_penalty(grown, queries),

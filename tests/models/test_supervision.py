@@ -1,6 +1,6 @@
 """Loss of looking elsewhere, with maps that are given; a network learns to look where it is told."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from limelight_models.cards.card import Card
-from limelight_models.data import transductions
+from limelight_models.data import moves, transductions
 from limelight_models.data.dataset import DataError, Dataset
 from limelight_models.data.gold import Gold, Span
 from limelight_models.index import recipe
-from limelight_models.network import Network
+from limelight_models.network import Answer, Network
 from limelight_models.training.batches import Batches
 from limelight_models.training.correctness import asked, correctness, looks
 from limelight_models.training.session import Order, begin, train
@@ -54,6 +54,50 @@ def test_what_has_no_weight_at_all_costs_much_and_not_everything() -> None:
     nowhere = Looks(lambda output, source: torch.zeros(len(output), 1, output.shape[1], source.shape[1]))
     total, golds = cost(nowhere, card, parts)
     assert total == pytest.approx(WEIGHT * golds * -np.log(torch.finfo(torch.float32).tiny), rel=1e-4)
+
+
+def test_gates_cost_their_cross_entropy() -> None:
+    """A gate that opens a little at the right places alone has all of the weight, and is still far from open."""
+    made = transductions.dataset("copy", training=1, held_out=30)
+    card, parts = card_and_parts(made)
+    card.description.maps[0].normalised = False
+    little = Looks(lambda output, source: 0.25 * straight(output, source))
+    total, golds = cost(little, card, parts)
+    assert total == pytest.approx(-WEIGHT * golds * np.log(0.25), rel=1e-5)
+    total, golds = cost(Looks(even), card, parts)
+    counts = [(len(text(example)), len(example.gold)) for example in made.test]
+    expected = [of * -(np.log(1 / keys) + (keys - 1) * np.log(1 - 1 / keys)) for keys, of in counts if keys > 1]
+    assert total == pytest.approx(WEIGHT * sum(expected), rel=1e-4)
+
+
+class Passes(Network):
+    """Opens in each pass the gate of one fact, by its number in the story, a little."""
+
+    def __init__(self, facts: Sequence[int]) -> None:
+        super().__init__()
+        self.facts = facts
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        gates = torch.zeros(1, 1, len(self.facts), tensors["token_ids"].shape[1])
+        gates[0, 0, range(len(self.facts)), self.facts] = 0.25
+        return Answer({}, {"passes": gates})
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_pass_is_taught_the_fact_that_the_one_before_leads_to(backwards: bool) -> None:
+    made = moves.dataset()
+    chosen = recipe("dmn")
+    blueprint = chosen.prepare(made, chosen.presets["tiny"])
+    card = chosen.card(chosen.build(blueprint), blueprint)
+    supervision = SupervisedAttention(card, made.test, WEIGHT)
+    chains = [[key.sentence for key in example.gold[0].keys if isinstance(key, Span)] for example in made.test]
+    opened, shut = -np.log(0.25), -np.log(torch.finfo(torch.float32).tiny) - np.log(0.75)
+    for batch in Batches(card, chosen.task, made.test, labels=blueprint.labels, batch_size=1).in_order():
+        first, last = chains[batch.indices[0]][0] or 0, chains[batch.indices[0]][-1] or 0
+        looks = Passes([last, first] if backwards else [first, last])
+        expected = shut if backwards and first != last else opened
+        assert float(supervision(looks(**batch.tensors), batch)) == pytest.approx(2 * WEIGHT * expected, rel=1e-4)
+    assert {len(each) for each in chains} == {1, 2}
 
 
 def code(count: int) -> tuple[Network, Card, Batches, Dataset]:

@@ -39,6 +39,18 @@ def overlap(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
     return {"loss": average([-math.log(sum(g[j] * a[j] for j in range(len(a)))) for a, g in gold_rows(inputs)])}
 
 
+def gates(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
+    """The probability that a gold gate opens and no other, each by itself: that of all such ways to open, added up."""
+    losses = []
+    for a, g in gold_rows(inputs):
+        chance = 0.0
+        for way in product((0, 1), repeat=len(a)):
+            if any(way) and all(right or not opens for opens, right in zip(way, g, strict=True)):
+                chance += math.prod(p if opens else 1 - p for opens, p in zip(way, a, strict=True))
+        losses.append(-math.log(chance))
+    return {"loss": average(losses)}
+
+
 def chances(logits: Array) -> Array:
     """Softmax of one key's logits."""
     odds = [math.exp(x) for x in logits]
@@ -182,6 +194,7 @@ SIGNAL_ORACLES: dict[str, Oracle] = {
     "supervised attention, cross-entropy": cross_entropy,
     "supervised attention, squared error": squared_error,
     "supervised attention, overlap": overlap,
+    "supervised gates": gates,
     "preliminary training from rationales": rationale,
     "attention that was trained on rationales": rationale_attention,
     "auxiliary head trained on syntax": syntax_head,

@@ -106,6 +106,7 @@ SIGNALS: tuple[Mechanism, ...] = (
     signal("I1", "supervised attention, cross-entropy", signals.gold_cross_entropy, "weights", "gold"),
     signal("I1", "supervised attention, squared error", signals.gold_squared_error, "weights", "gold"),
     signal("I1", "supervised attention, overlap", signals.gold_overlap, "weights", "gold"),
+    signal("I1", "supervised gates", signals.gold_gates, "weights", "gold"),
     signal("I2", "preliminary training from rationales", signals.rationale_loss, "logits", "kind", "key_mask"),
     trained(
         row="I2",

@@ -51,11 +51,13 @@ class Gold:
 
     keys: the right places. of: the part of an input or of the output whose look it is; None for the answer as a whole.
     possible: where links are sure or possible (Och and Ney 2003), every place that is not wrong, the sure ones too.
+    in_turn: whether each of the right places leads to the next, so that they are found one after the other.
     """
 
     keys: tuple[Place, ...]
     of: Place | None = None
     possible: tuple[Place, ...] = ()
+    in_turn: bool = False
 
     @property
     def right(self) -> tuple[Place, ...]:

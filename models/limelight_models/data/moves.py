@@ -64,4 +64,4 @@ def story(chance: random.Random) -> tuple[Sentences, Example]:
 def _asked(facts: list[str], question: str, answer: str, *right: int) -> tuple[Sentences, Example]:
     keys = tuple(Span("document", 0, len(facts[fact]), sentence=fact) for fact in right)
     told = Sentences(tuple(facts))
-    return told, Example({"document": told, "question": Text(question)}, answer, gold=(Gold(keys),))
+    return told, Example({"document": told, "question": Text(question)}, answer, gold=(Gold(keys, in_turn=True),))

@@ -64,4 +64,6 @@ def _asked(facts: dict[int, str], question: str, answer: str, supporting: str) -
         Span("document", 0, len(facts[number]), sentence=places[number]) for number in map(int, supporting.split())
     )
     told = Sentences(tuple(facts.values()))
-    return Example({"document": told, "question": Text(question.strip())}, answer.strip(), gold=(Gold(keys),))
+    return Example(
+        {"document": told, "question": Text(question.strip())}, answer.strip(), gold=(Gold(keys, in_turn=True),)
+    )

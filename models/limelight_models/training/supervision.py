@@ -1,7 +1,10 @@
 """Teaches a network where to look, beside what to answer, by examples that say so.
 
 Supervised attention (Liu et al. 2016, eq. 11; for captions Liu, Mao, Sha and Yuille 2017) on every map that the right
-places lie on, with the share of weight that `correctness` measures: that of all heads together.
+places lie on, with the share of weight that `correctness` measures: that of all heads together. Gates, whose weights
+sum to nothing in particular, are taught to open there and nowhere else (Kumar et al. 2016, §2.3): a share says nothing
+of how far. Of places that lead to each other, each pass through the input is taught one, in their order, and the last
+pass those that are left.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,13 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from limelight.v1 import model_pb2
+from limelight.v1 import attention_pb2, model_pb2
 from limelight_bundle.maps import canonical, nested_mask_name
 from limelight_bundle.rows import Row
 from limelight_bundle.values import Array
-from limelight_models.attention.signals import gold_overlap
+from limelight_models.attention.signals import gold_gates, gold_overlap
 from limelight_models.cards.card import Card
 from limelight_models.data.dataset import DataError, Example
+from limelight_models.data.gold import covered
 from limelight_models.network import Answer
 from limelight_models.tasks.task import Batch
 from limelight_models.training.correctness import Reader, asked
@@ -50,8 +54,8 @@ class SupervisedAttention:
             raise DataError("the training part does not say where this model ought to look; leave --supervision out")
 
     def __call__(self, answer: Answer, batch: Batch) -> Tensor:
-        """-λ log of the share of weight on the right places, summed over the queries of a batch that ought to look
-        somewhere: a number.
+        """-λ log of the share of weight on the right places, or of gates λ times their cross-entropy, summed over the
+        queries of a batch that ought to look somewhere: a number.
         """
         losses = [
             self._loss(each, answer.maps[each.name], [self._of(index)[each.name] for index in batch.indices])
@@ -73,8 +77,11 @@ class SupervisedAttention:
         right = np.zeros((len(found), positions.shape[-1]), np.float32)
         for row, (_, look) in zip(right, found, strict=True):
             row[: len(look.right)] = look.right
+        gold = torch.from_numpy(right).to(weights)
+        if not description.normalised and not description.signed:
+            return len(found) * gold_gates(asking.mean(1), gold)
         shares = asking / asking.sum(-1, keepdim=True).clamp(min=_LEAST)
-        return len(found) * gold_overlap(shares.mean(1), torch.from_numpy(right).to(weights))
+        return len(found) * gold_overlap(shares.mean(1), gold)
 
     def _of(self, index: int) -> Mapping[str, Sequence[_Look]]:
         if index not in self._known:
@@ -90,7 +97,10 @@ class SupervisedAttention:
         nested = self._nested[description.name]
         for gold in example.gold:
             asking, right = asked(gold, queries, keys)
-            for query in asking:
+            for number, query in enumerate(asking):
+                if gold.in_turn and queries.kind == attention_pb2.LABEL_KIND_HOPS:
+                    end = None if number + 1 == len(asking) else number + 1
+                    right = covered(keys, gold.keys[number:end] or gold.keys[-1:])
                 own = _own(right, row.tensors[nested], query) if nested else right
                 if own.any():
                     yield _Look(query, own)

@@ -25,7 +25,12 @@ from limelight_models.attention.signals.reinforce import (
     selection_log_probability,
 )
 from limelight_models.attention.signals.span import span_penalty
-from limelight_models.attention.signals.supervised import gold_cross_entropy, gold_overlap, gold_squared_error
+from limelight_models.attention.signals.supervised import (
+    gold_cross_entropy,
+    gold_gates,
+    gold_overlap,
+    gold_squared_error,
+)
 
 __all__ = [
     "CoverageVectors",
@@ -41,6 +46,7 @@ __all__ = [
     "expected_delays",
     "fertility_coverage",
     "gold_cross_entropy",
+    "gold_gates",
     "gold_overlap",
     "gold_squared_error",
     "output_agreement",

@@ -1,5 +1,6 @@
 """Supervised attention (I1): weights are told where to look."""
 
+import torch
 from torch import Tensor
 
 from limelight_models.attention.alignment import in_single
@@ -40,6 +41,22 @@ def gold_overlap(weights: Tensor, gold: Tensor, mask: Tensor | None = None) -> T
     gold = in_single(gold)
     overlap = (gold * in_single(weights)).sum(-1)
     return mean_where(-safe_log(overlap), with_gold(gold, mask).expand(overlap.shape))
+
+
+def gold_gates(weights: Tensor, gold: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Cross-entropy of gates, each from 0 to 1 by itself (Kumar et al. 2016, §2.3; survey G §4.1).
+
+    L = -log (1 - Π_{l: g_l > 0} (1 - a_l)) - Σ_{l: g_l = 0} log (1 - a_l), mean over the queries that have gold weights
+
+    A gate opens with the probability a_l: one of the gold keys is to come in, and no other key. Of several, which one
+    is left open, as a pass through a story may find one fact and the next pass another.
+
+    Shapes: as for `gold_cross_entropy`.
+    """
+    shut = safe_log(1 - in_single(weights))
+    of_gold = torch.where(gold > 0, shut, torch.zeros_like(shut)).sum(-1)
+    losses = -safe_log(-torch.expm1(of_gold)) - (shut.sum(-1) - of_gold)
+    return mean_where(losses, with_gold(gold, mask).expand(losses.shape))
 
 
 def with_gold(gold: Tensor, mask: Tensor | None) -> Tensor:

@@ -144,7 +144,7 @@ PRESETS = {
     "paper": preset(256, 128, 1e-3, patience=20, vocabulary=2000).sized(d=80, passes=5),
 }
 
-# Gates are taught which facts answer, as the paper does it for bAbI.
+# Gates are taught which facts answer, pass by pass, as the paper does it for bAbI.
 DMN = answering(DmnConfig, Dmn, card, PRESETS).supervised(0.5)
 # What the paper compares it with, a single pass; and gates that learn from answers alone.
 DMN_ONE, DMN_FREE = DMN.changed(passes=1), DMN.supervised(0.0)

@@ -24,6 +24,8 @@ import numpy as np
 import torch
 from google.protobuf.message import Message
 from tokenizers import Tokenizer
+from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from limelight_bundle.reader import BundleFolder, read_bundle
 from limelight_bundle.writer import target_folder, write_bundle
@@ -184,9 +186,12 @@ class _Walk:
             self.over((value.func, value.args, value.keywords))
         elif isinstance(value, types.BuiltinFunctionType | types.ModuleType | torch._ops.OpOverloadPacket):
             self._note("named", repr(value.__name__))
-        elif dataclasses.is_dataclass(value) and not isinstance(value, torch.nn.Module):
+        elif dataclasses.is_dataclass(value) and not isinstance(value, nn.Module):
             self._over_class(kind)  # what else is in its __dict__ was worked out from the fields
             self.over({each.name: getattr(value, each.name) for each in dataclasses.fields(value)})
+        elif isinstance(value, nn.Module) and is_parametrized(value):  # it has no state but as tensors
+            self._over_class(kind)
+            self.over(vars(value))
         elif hasattr(value, "__dict__") or hasattr(kind, "__slots__"):
             self._over_class(kind)
             self.over(value.__getstate__())

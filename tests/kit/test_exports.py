@@ -75,3 +75,14 @@ def test_any_change_of_content_changes_the_key(changed: Callable[[Any], Any]) ->
 def test_classes_made_in_a_function_differ_by_what_they_close_over() -> None:
     assert exports.fingerprint(_closed_over(1)()) != exports.fingerprint(_closed_over(2)())
     assert exports.fingerprint(_closed_over(1)()) == exports.fingerprint(_closed_over(1)())
+
+
+def test_a_module_whose_weights_are_parametrised_is_known_by_them() -> None:
+    def normed(value: float) -> nn.Module:
+        made = nn.Linear(2, 2)
+        nn.init.constant_(made.weight, value)
+        nn.init.zeros_(made.bias)
+        torch.manual_seed(0)
+        return nn.utils.parametrizations.spectral_norm(made)
+
+    assert exports.fingerprint(normed(1)) == exports.fingerprint(normed(1)) != exports.fingerprint(normed(2))

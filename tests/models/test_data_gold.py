@@ -321,7 +321,7 @@ def test_stories_with_the_facts_that_answer(tmp_path: Path) -> None:
         "document": Sentences(("Mary got the milk.", "John left.")),
         "question": Text("Where is the milk?"),
     }
-    assert first.label == "kitchen" and first.gold == (Gold((Span("document", 0, 18, sentence=0),)),)
+    assert first.label == "kitchen" and first.gold == (Gold((Span("document", 0, 18, sentence=0),), in_turn=True),)
     assert [key.sentence for key in second.gold[0].keys if isinstance(key, Span)] == [2, 0]
     for wrong, message in (("1 a\tb\t7\n", "line 1: is no question"), ("one\n", "line 1: is no number")):
         (tmp_path / "qa_test.txt").write_text(wrong)

@@ -92,7 +92,7 @@ def of_the_whole(labels: Labels) -> Array:
 
 
 def describe(gold: Gold) -> Iterator[bytes]:
-    """Everything that it says, as bytes."""
+    """Every place that it names, in order, as bytes; whether they are found in turn follows from the kind of data."""
     for group in ((gold.of,) if gold.of else (), gold.keys, gold.possible):
         yield repr(group).encode()
 

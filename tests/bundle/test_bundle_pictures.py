@@ -4,7 +4,6 @@ import io
 import struct
 import subprocess
 import sys
-import time
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -293,11 +292,11 @@ def test_no_warning_of_large_images_is_needed() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(20_000, 20_000), (1001, 1000), (2**31 - 1, 2**31 - 1), (10**6 + 1, 1)])
-def test_too_many_pixels_are_refused_by_the_header(width: int, height: int) -> None:
-    begin = time.process_time()
-    with pytest.raises(TooLargeError, match="at most 1000000") as caught:
-        read(bundle(resized(4, 4)), png(0, 8, np.zeros((3, 3, 1), int), size=(width, height)))
-    assert time.process_time() - begin < 0.2
+def test_too_many_pixels_are_refused_by_the_header(width: int, height: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.delattr("PIL.ImageFile.ImageFile.load")  # nothing can be decoded
+        with pytest.raises(TooLargeError, match="at most 1000000") as caught:
+            read(bundle(resized(4, 4)), png(0, 8, np.zeros((3, 3, 1), int), size=(width, height)))
     assert caught.value.field == 'instances[0].inputs["image"]'
     row(bundle(resized(4, 4)), np.zeros((1000, 1000), np.uint8))  # as many as are allowed
 

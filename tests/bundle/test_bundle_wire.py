@@ -1,7 +1,5 @@
 """Tensors, values and labels to messages and back; every way in which a tensor can be wrong, with its path."""
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,6 +21,7 @@ from limelight_bundle.wire import (
     value_from_wire,
     value_to_wire,
 )
+from tests.kit.durations import takes_at_most
 
 ARRAYS = st.sampled_from(sorted(DTYPES.values(), key=str)).flatmap(
     lambda dtype: arrays.arrays(dtype, arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4))
@@ -85,11 +84,11 @@ def test_no_tensor_raises_anything_but_an_input_error(kind: int, shape: list[int
         assert list(array.shape) == shape
 
 
-def test_many_booleans_are_checked_quickly() -> None:
-    tensor = to_tensor(np.ones(20_000_000, bool))
-    begin = time.process_time()
+def test_many_booleans_are_checked_in_about_one_pass() -> None:
+    numbers = np.ones(20_000_000, np.uint8)
+    tensor = to_tensor(numbers.astype(bool))
     assert to_array(tensor, "t").all()
-    assert time.process_time() - begin < 0.5
+    assert takes_at_most(10, lambda: to_array(tensor, "t"), lambda: (numbers > 1).any())
 
 
 VALUES = st.one_of(

@@ -11,7 +11,7 @@ import pytest
 
 from tests.kit.serving import Running, free_port, serving
 
-LIMITS: dict[str, Any] = {"max_instances": 64, "max_request_bytes": 2**22, "arrival_seconds": 2.0}
+LIMITS: dict[str, Any] = {"max_instances": 64, "max_request_bytes": 2**22}
 
 
 # One fixture with parameters would start them again in each module.

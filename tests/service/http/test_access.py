@@ -106,6 +106,16 @@ def test_connections_are_bounded_and_silent_ones_closed(small: Path, monkeypatch
         assert eventually(lambda: call(running, PREDICT, GOOD).status == 200)
 
 
+@pytest.mark.parametrize("topology", [{}, {"frontends": 2}], ids=["one-process", "two-frontends"])
+def test_a_slow_request_is_ended(small: Path, topology: dict[str, int]) -> None:
+    with http_serving(small, arrival_seconds=0.5, **topology) as running:
+        with connected(running) as connection:
+            head = f"POST {PREDICT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            connection.sendall(f"{head}content-length: 100\r\n\r\n{{".encode())
+            assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
+        assert eventually(lambda: call(running, PREDICT, GOOD).status == 200)
+
+
 def test_a_reader_who_does_not_read_is_closed(small: Path) -> None:
     with http_serving(small, answer_seconds=0.5, max_instances=256) as running, connected(running) as connection:
         body = json.dumps(texts(*["the cat sat"] * 256, attention={})).encode()
@@ -119,11 +129,11 @@ def test_a_reader_who_does_not_read_is_closed(small: Path) -> None:
 
 
 def test_a_stop_lets_calls_finish_and_does_not_wait_for_idle_connections(small: Path) -> None:
-    with http_serving(small, grace_seconds=3.0) as running:
+    with http_serving(small, grace_seconds=60.0) as running:
         kept = http.client.HTTPConnection(*place(running), timeout=60)
         assert answered(kept, PREDICT, GOOD).status == 200
         started = time.monotonic()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     kept.close()
 
 

@@ -83,6 +83,11 @@ def test_what_no_input_can_be_is_a_type_error_that_names_the_input(value: object
         to_instance({"text": value})  # type: ignore[dict-item]
 
 
+def test_an_empty_list_is_told_that_it_is_empty():
+    with pytest.raises(TypeError, match="the list is empty; a document has a sentence at least"):
+        to_instance({"text": []})
+
+
 def test_a_value_without_a_name_is_refused_by_models_of_several_inputs_or_of_none_yet(client: limelight.Client):
     with pytest.raises(limelight.InputError, match=r"takes 'image' .*, 'question' .*: give values by name"):
         client.predict("asked", "text")

@@ -200,7 +200,9 @@ def to_value(value: Input, field: str = "value") -> values_pb2.Value:
             return values_pb2.Value(graph=value.message())
         case tuple() if is_pair(value):
             return to_value(Pair(*value), field)
-        case list() if value and all(isinstance(text, str) for text in value):
+        case []:
+            raise TypeError("the list is empty; a document has a sentence at least, a tensor is a NumPy array")
+        case list() if all(isinstance(text, str) for text in value):
             return to_value(Document(value), field)
         case list() | tuple():
             raise TypeError("a list of sentences and a pair of texts hold strings; numbers go into a NumPy array")

@@ -13,7 +13,17 @@ import numpy as np
 from limelight_models.cards.by_example import ByExample, unpacked
 from limelight_models.training.runs import BY_EXAMPLE
 from research.mechanisms.statistics import Estimate, Prior, estimate, parts, prior
-from research.replication.figures import DISTANCE, ERRORS, FORECAST, POINTS, Record, is_made, is_share, wilson
+from research.replication.figures import (
+    DISTANCE,
+    ERRORS,
+    FORECAST,
+    POINTS,
+    Record,
+    data_of,
+    is_made,
+    is_share,
+    wilson,
+)
 
 ALIGNMENT_ERRORS = f"{ERRORS}, decoder.cross"
 # The figure that a model's paper claims something of, where it is not the first that a run has.
@@ -173,7 +183,7 @@ def _runs(record: Record, model: str, base: str, figure: str) -> dict[tuple[str,
         data, name = run["data"], metric["name"]
         packed: Mapping[str, Any] = run.get(BY_EXAMPLE, {})
         each = _Run(
-            data["name"],
+            data_of(run),
             is_made(run),
             run["settings"]["seed"],
             data["fingerprint"],

@@ -17,6 +17,12 @@ def is_made(run: Mapping[str, Any]) -> bool:
     return " --data ../" not in run["command"]
 
 
+def data_of(run: Mapping[str, Any]) -> str:
+    """Name a run's data, and how many examples of them it learned from where not from all."""
+    data = run["data"]
+    return f"{data['name']}, {data['examples']:,} to learn from" if data.get("examples") else str(data["name"])
+
+
 def is_share(metric: Mapping[str, Any]) -> bool:
     """Whether a figure is the share of the held-out examples that are right."""
     return metric["name"] in _COUNTED

@@ -9,7 +9,7 @@ from pathlib import Path
 from limelight_models.index import CONTROLS, ZOO
 from research.mechanisms.statistics import Prior
 from research.replication.differences import Difference
-from research.replication.figures import Record
+from research.replication.figures import Record, data_of
 from research.replication.judging import EQUAL, OPPOSITE, SHOWN, worst
 from research.replication.papers import Compared, compared, of_control
 from research.replication.runs import PAGES
@@ -147,7 +147,7 @@ def beams(record: Record) -> list[str]:
     heads = ("data", "model", "beams", "BLEU", "exact", "seconds for all")
     rows = [
         (
-            *(run["data"]["name"], title(run["model"]), str(each["beams"])),
+            *(data_of(run), title(run["model"]), str(each["beams"])),
             *(f"{each['bleu']:.1f}", percent(each["exact match"]), f"{each['seconds']:.1f}"),
         )
         for run in record.values()

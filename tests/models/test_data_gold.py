@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -88,7 +89,7 @@ def test_names_of_a_headline_come_from_where_they_stand_and_no_other_part_has_th
 
 
 def test_heads_of_the_grammar_are_one_tree_and_roles_follow_from_the_verb() -> None:
-    seen = set()
+    seen, said = set(), defaultdict(set)
     for example in roles.dataset().train[:300]:
         words = example.instance["document"]
         assert isinstance(words, Sentences)
@@ -99,12 +100,17 @@ def test_heads_of_the_grammar_are_one_tree_and_roles_follow_from_the_verb() -> N
             for _ in heads:
                 above = heads[above] or 0
             assert above == root
-            if tag in ("B-agent", "B-patient") and words.texts[number] != "whom":
+            if tag not in ("O", "B-verb", "B-place"):
                 verb = heads[number] or 0
-                passive, before = words.texts[verb - 1] == "was", number < verb
-                assert (example.labels[verb], tag == "B-agent") == ("B-verb", before != passive)
-                seen.add((before, passive, "B-verb" in example.labels[number + 1 : verb]))
+                passive, before = words.texts[verb - 1] in ("was", "is"), number < verb
+                assert example.labels[verb] == "B-verb"
+                said[words.texts[verb]].add((tag, (before and words.texts[number] != "whom") != passive))
+                seen.add((before, passive, "B-verb" in example.labels[min(number, verb) + 1 : max(number, verb)]))
     assert len(seen) == 6  # another verb stands between some subjects and theirs
+    pairs = [("agent", "patient"), ("experiencer", "stimulus"), ("stimulus", "experiencer")]  # who does, and the other
+    assert set(map(frozenset, said.values())) == {
+        frozenset({(f"B-{does}", True), (f"B-{other}", False)}) for does, other in pairs
+    }
 
 
 def test_a_pronoun_goes_back_to_one_of_its_kind_and_a_name_to_itself() -> None:

@@ -12,7 +12,6 @@ near. As in dependency treebanks each word has a head; the main verb is its own.
 import random
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Literal
 
 from limelight_bundle.values import Sentences
 from limelight_models.data import rows
@@ -77,9 +76,9 @@ def _example(words: list[_Word]) -> Example:
 
 def _sentence(chance: random.Random) -> list[_Word]:
     verb = _verb(chance, None)
-    before, behind = chance.choice((verb.roles, verb.roles[::-1]))
-    said = [verb] if before == verb.roles[0] else [_Word("was", verb), verb]
-    by = "" if before == verb.roles[0] else "by"
+    passive = chance.choice((False, True))
+    before, behind = verb.roles[::-1] if passive else verb.roles
+    said, by = ([_Word("was", verb), verb], "by") if passive else ([verb], "")
     words = [*_noun(chance, verb, before, _DEEPEST), *said, *_noun(chance, verb, behind, _DEEPEST, by)]
     if chance.random() < 0.5:
         place = _Word(chance.choice(_PLACES), verb, "place")
@@ -100,7 +99,7 @@ def _noun(chance: random.Random, verb: _Verb, role: str, deepest: int, by: str =
 def _clause(chance: random.Random, noun: _Word, deepest: int) -> list[_Word]:
     verb = _verb(chance, noun)
     before, behind = verb.roles
-    form: Literal["who", "whom", "who is"] = chance.choice(("who", "whom", "who is"))
+    form = chance.choice(("who", "whom", "who is"))
     if form == "who":
         return [_Word("who", verb, before), verb, *_noun(chance, verb, behind, deepest)]
     if form == "whom":

@@ -141,6 +141,10 @@ def test_entities_are_right_as_wholes() -> None:
     # By which weights are kept, whatever the loss.
     assert task.standing(Says(), held, [example, Example({}, labels=labels)], 0.1) == 1 - 4 / 7
     assert found["accuracy"] == 3 / 5
+    nothing = [{"logits": [[[float(label == "O") for label in labels] for _ in row]]} for row in said]
+    none = Held(task, [example, shorter], labels, nothing)
+    both = [task.standing(Says(), none, [example, Example({}, labels=labels)], loss) for loss in (0.1, 0.2)]
+    assert 1 < both[0] < both[1]  # a network that finds none yet is not taken for one that learns no more
 
 
 def test_cells_of_a_picture() -> None:

@@ -10,7 +10,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import torch
 from onnx.reference import ReferenceEvaluator
+from torch import nn
 
 from limelight_bundle.attention_drift import FEWEST_INPUTS, ROWS
 from limelight_bundle.attention_signals import is_observable
@@ -22,9 +24,11 @@ from limelight_bundle.samples import read_samples
 from limelight_bundle.tolerance import Tolerances
 from limelight_bundle.values import Array
 from limelight_bundle.wire import instance_from_wire
+from limelight_export.pipeline import export_model
 from limelight_models.cards.card import TrainedModel
+from limelight_models.zoo.long.dynamic_span import SpannedHeads
 from tests.export.conftest import MODELS
-from tests.kit import tiny
+from tests.kit import small, tiny
 
 Exported = Callable[[str], tuple[TrainedModel, BundleFolder]]
 ONE_PASS = ["reader", "documents", "drawing"]
@@ -204,3 +208,15 @@ def test_the_bundle_says_how_far_its_graphs_were_from_pytorch(bundle_folder: Bun
         assert parity[each.name].cases >= 7
         assert parity[each.name].absolute < 1e-5
     assert bundle_folder.bundle.library_versions["torch"]
+
+
+def test_short_spans_are_exact_however_long_a_span_may_be(tmp_path: Path) -> None:
+    """A runtime's sigmoid may be off by 1e-7, which is much of a short span where it is a share of a long one."""
+    torch.manual_seed(0)
+    trained = small.trained("dynamic-span")
+    for module in trained.model.modules():
+        if isinstance(module, SpannedHeads):
+            module.max_span = 256
+            nn.init.constant_(module.span_map.bias, -12.0)
+            nn.init.normal_(module.span_map.weight)
+    export_model(trained, tmp_path)

@@ -45,6 +45,25 @@ def test_an_output_may_have_the_name_of_what_is_inside() -> None:
     np.testing.assert_allclose(total, wanted_total.detach().numpy(), atol=1e-6)
 
 
+class NearlyNothing(nn.Module):
+    """Sums, products and shares with numbers that are nearly 0 or 1."""
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        (x,) = inputs
+        shares = x / (x.sum(-1, keepdim=True) + 1e-12)
+        return (x + 1e-20).log(), shares, x - 1e-9, x * (1 + 2e-6), x / (1 + 2e-6), x * 1 + 0
+
+
+def test_numbers_near_to_nothing_are_kept() -> None:
+    module, x = NearlyNothing(), torch.tensor([[0.0, 0.0, 0.0], [0.0, 1.0, 1e-9]])
+    port = TensorSpec(name="x", axes=("batch", "word"), dtype=np.dtype(np.float32))
+    model = trace(module, [x], [port], names := [f"y{number}" for number in range(6)], {})
+    session = onnxruntime.InferenceSession(onnx_ir.to_proto(model).SerializeToString())
+    for found, wanted in zip(session.run(names, {"x": x.numpy()}), module(x), strict=True):
+        np.testing.assert_array_max_ulp(found, wanted.numpy(), 2)
+    assert sum(each.op_type in ("Add", "Mul", "Sub", "Div") for each in model.graph) == 6, "x * 1 + 0 is none"
+
+
 def test_an_export_that_fails_leaves_the_exporter_and_the_collector_as_they_were() -> None:
     def state() -> tuple[object, ...]:
         patched = ONNXRegistry.__dict__["from_torchlib"], _TypePromotionInterpreter.run_node

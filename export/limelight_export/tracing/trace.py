@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir
 import torch
 from torch import Tensor, nn
@@ -54,6 +55,7 @@ def trace(
             _silenced_loggers(),
             _dynamic_recurrent_layers(),
             without_needless_work(),
+            _exact_constants(),
             marking(),
             torch.no_grad(),
         ):
@@ -143,6 +145,35 @@ def _without_needless_optimising() -> Iterator[None]:
             infer(folding, node)
 
     with _replaced(rules, "try_rewrite", try_rewrite), _replaced(FoldConstantsPass, "_do_inference", infer_unknown):
+        yield
+
+
+@contextlib.contextmanager
+def _exact_constants() -> Iterator[None]:
+    """Let rules of onnxscript's optimiser match a constant that is theirs, and no other that is near to it.
+
+    Without, its rule that drops `x + 0` drops `x + 1e-12` as well, and with that what keeps from dividing by 0, or from
+    the logarithm of 0: it takes numbers for equal within 1e-8, or 1e-5 of them.
+    """
+    import onnxscript
+
+    if not onnxscript.__version__.startswith(_KNOWN_ONNXSCRIPT):
+        yield
+        return
+    from onnxscript.rewriter import _matcher
+
+    matcher: Any = _matcher.SimplePatternMatcher
+    match = matcher._match_constant
+
+    def match_exactly(self: Any, pattern: Any, value: onnx_ir.Value) -> Any:
+        found = match(self, pattern, value)
+        if not found or value.const_value is None:
+            return found
+        constant = value.const_value.numpy()
+        is_same = np.array_equal(constant, np.asarray(pattern.value, constant.dtype))
+        return found if is_same else self.fail(f"{value.name} is only near to {pattern.value}")
+
+    with _replaced(matcher, "_match_constant", match_exactly):
         yield
 
 

@@ -1,6 +1,7 @@
 """Sentences of a small grammar, each word with its role beside its verb, and with its parse: where it ought to look.
 
-    sentence → noun VERB by-or-object (in place)     noun → (a look) NOUN (clause)
+    sentence → noun VERB noun (in PLACE) · noun was VERB by noun (in PLACE)
+    noun     → the (look) NOUN (clause)
     clause   → who VERB noun · whom noun VERB · who is VERB by noun
 
 Clauses stand in clauses, so that other nouns and verbs part a noun from its verb; who praises and who is praised is
@@ -10,7 +11,7 @@ near. As in dependency treebanks each word has a head; the main verb is its own.
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 from limelight_bundle.values import Sentences
@@ -44,7 +45,7 @@ class _Verb(_Word):
     """A verb. roles: of who comes before it, and of whom comes behind it."""
 
     role: str = "verb"
-    roles: tuple[str, str] = field(default=("", ""))
+    roles: tuple[str, str] = ("", "")
 
 
 def dataset(*, seed: int = 0) -> Dataset:

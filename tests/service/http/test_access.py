@@ -108,11 +108,13 @@ def test_connections_are_bounded_and_silent_ones_closed(small: Path, monkeypatch
 
 @pytest.mark.parametrize("topology", [{}, {"frontends": 2}], ids=["one-process", "two-frontends"])
 def test_a_slow_request_is_ended(small: Path, topology: dict[str, int]) -> None:
-    with http_serving(small, arrival_seconds=0.5, **topology) as running:
+    with http_serving(small, arrival_seconds=2.0, **topology) as running:
         with connected(running) as connection:
             head = f"POST {PREDICT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            started = time.monotonic()
             connection.sendall(f"{head}content-length: 100\r\n\r\n{{".encode())
             assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
+            assert 0.8 < time.monotonic() - started < 10
         assert eventually(lambda: call(running, PREDICT, GOOD).status == 200)
 
 
@@ -133,7 +135,7 @@ def test_a_stop_lets_calls_finish_and_does_not_wait_for_idle_connections(small: 
         kept = http.client.HTTPConnection(*place(running), timeout=60)
         assert answered(kept, PREDICT, GOOD).status == 200
         started = time.monotonic()
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 5
     kept.close()
 
 

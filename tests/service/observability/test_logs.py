@@ -149,7 +149,7 @@ def test_a_log_whose_reader_is_gone_stops_nobody_and_its_lines_are_counted(log: 
     for number in range(3):
         say("x" * 5000, number)
         flush_logs()
-    assert sum(counted) == 3 and time.monotonic() - started < 30  # none is waited for
+    assert sum(counted) == 3 and time.monotonic() - started < 1  # none is waited for
 
 
 def test_lines_of_several_processes_do_not_mix(log: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from limelight_models.attention.effective.core import Effective
+from limelight_models.attention.effective.core import Effective, without_maps
 from limelight_models.attention.errors import ShapeError
 from limelight_models.zoo.long.deepseek_sparse import Indexed, IndexedHeads
 from tests.attention.effective_cases import CASES, HEADS, D
@@ -94,6 +94,17 @@ def test_a_query_with_no_key_gets_nothing_and_what_does_not_fit_is_refused(name:
         attention(query, key, value, torch.ones(2, 1, 5, 5, dtype=torch.bool))
     with pytest.raises(ShapeError, match="must be"):
         attention(query[0], key, value)
+
+
+@each
+def test_values_are_summed_the_same_where_no_map_is_wanted(name: str) -> None:
+    attention, (query, key, value) = made(name), tensors(7)
+    wanted, whole = attention(query, key, value)
+    with without_maps(attention):
+        found, weights = attention(query, key, value)
+    torch.testing.assert_close(found, wanted, atol=0, rtol=0)
+    assert weights.shape == whole[:, :, :0].shape
+    torch.testing.assert_close(attention(query, key, value)[1], whole, atol=0, rtol=0)
 
 
 def test_many_keys_that_are_alike_lose_nothing_in_single_precision() -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from limelight_bundle.errors import InputError
 from limelight_bundle.names import is_model_name
 from limelight_bundle.preprocess import Preprocessor
 from limelight_bundle.values import Audio, Image, Instance, Pair, Sentences, Text, Value
+from limelight_models.attention.effective.core import without_maps
 from limelight_models.cards.card import Card, Metric
 from limelight_models.data import folder as files
 from limelight_models.data import generated, row_files, rows
@@ -169,7 +171,8 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
     if begun:
         trainer.resume()
         said(f"going on at epoch {trainer.progress.epoch + 1}, batch {trainer.progress.batch + 1}")
-    with stop:
+    # Nobody reads effective maps while a model learns, but who teaches it where to look.
+    with stop, nullcontext() if weight else without_maps(model):
         trainer.run(stop)
     metrics = measured(run, model, card, dataset, device)
     heads = specialisation(model, card, batches(run, card, dataset.test[:_LOOKED_AT], device))

@@ -1,7 +1,9 @@
 """What attention without a matrix has in common: values summed at once, and the effective map row by row."""
 
+import contextlib
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +25,8 @@ class Effective(nn.Module, ABC, Generic[P]):
     computes the weights of any queries from what was prepared.
 
     causal: whether a query attends to no key behind it. moves: whether training moves what has no gradient, if it has
-    such. chooses: whether a query reads some keys alone, by what is prepared, in which `query` makes the scores.
+    such. chooses: whether a query reads some keys alone, by what is prepared, in which `query` makes the scores. shown:
+    whether weights are computed; else they are of no query, [batch, head, 0, key].
 
     Shapes: query [batch, head, query, d_q], key [batch, head, key, d_k], value [batch, head, key, d_v], mask boolean,
         True = is there, [batch, 1, 1, key] -> context vectors [batch, head, query, d_v], weights [batch, head, query,
@@ -36,6 +39,7 @@ class Effective(nn.Module, ABC, Generic[P]):
     signed = False
     moves = True
     chooses = False
+    shown = True
 
     def __init__(self, *, causal: bool = False) -> None:
         super().__init__()
@@ -75,7 +79,7 @@ class Effective(nn.Module, ABC, Generic[P]):
     ) -> tuple[Tensor, Tensor]:
         value = key if value is None else value
         prepared = self._prepared(query, key, value, mask)
-        index = asked_queries(query)
+        index = asked_queries(query) if self.shown else torch.arange(0, device=query.device)
         weights = self.rows(prepared, index)
         return marked_effective(self.sums(prepared, value), weights, value, self.allowed(prepared, index, key, mask))
 
@@ -99,3 +103,16 @@ class Effective(nn.Module, ABC, Generic[P]):
         if self.causal and not torch.compiler.is_exporting() and query.shape[2] != key.shape[2]:
             raise ShapeError(f"causal attention is of a sequence to itself; {query.shape[2]} and {key.shape[2]} differ")
         return self.prepare(query, key, mask)
+
+
+@contextlib.contextmanager
+def without_maps(network: nn.Module) -> Iterator[None]:
+    """Compute no effective map of a network in this block, whose time and memory then grow with the tokens alone."""
+    hidden: list[Effective[Any]] = [each for each in network.modules() if isinstance(each, Effective) and each.shown]
+    for each in hidden:
+        each.shown = False
+    try:
+        yield
+    finally:
+        for each in hidden:
+            each.shown = True

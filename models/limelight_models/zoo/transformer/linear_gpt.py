@@ -107,6 +107,8 @@ class LinearGpt(TokenLayers):
         asked = mask.sum(1, keepdim=True) + torch.arange(target.shape[1], device=ids.device)
         for number, layer in enumerate(self.layers):
             features, weights, _ = layer(features, there)
+            if not weights.shape[2]:
+                continue  # no map is wanted
             weights = weights[..., : prompt.shape[1]] * mask[:, None, None]
             maps[f"prompt.{number}.self"] = weights[:, :, : prompt.shape[1]] * mask[:, None, :, None]
             maps[f"decoder.{number}.prompt"] = weights.take_along_dim(asked[:, None, :, None], 2)

@@ -328,7 +328,8 @@ def _numbered_labels(name: str, kind: str, size: int, grid: Grid | None) -> tupl
         return (*grid.leading, *cells)
     if size == 1:
         return (name,)
-    noun = kind.removesuffix("s").replace("_", " ")
+    # What a graph, or another input, has nodes for, its own name says.
+    noun = (name if kind == "nodes" else kind).removesuffix("s").replace("_", " ")
     return tuple(f"{noun} {index}" for index in range(size))
 
 

@@ -22,6 +22,7 @@ import limelight
 from limelight.cli import main
 from limelight.security import Security
 from limelight.view.server import PageServer
+from limelight_bundle.values import TensorValue
 from limelight_export.pipeline import export_model
 from limelight_service.demo import print_commands
 from limelight_service.supervisor.in_process import InProcessServer
@@ -676,7 +677,7 @@ def test_a_long_text_is_read_in_windows_and_rows(opened: Opened) -> None:
 
 
 def test_each_kind_of_the_zoo_has_its_picture(opened: Opened, tmp_path: Path) -> None:
-    for name in ("memn2n", "sagan"):
+    for name in ("memn2n", "sagan", "pointer-network"):
         export_model(small.trained(name), tmp_path)
     with serving(tmp_path, http_port=free_port()) as models, page_of(models.server.http_url[7:]) as page:
         # A document of sentences, which another input stands beside, is sent as its example has it.
@@ -692,3 +693,15 @@ def test_each_kind_of_the_zoo_has_its_picture(opened: Opened, tmp_path: Path) ->
         assert "numbers from" in (drawn.get_attribute("aria-label") or "")
         colours = drawn.evaluate("c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]")
         assert {0, 255} <= set(colours[::4]) and len(set(colours[::4])) > 8
+        # Numbers are lists as a person writes them, and no longer than they need be.
+        tab = opened("model=pointer-network", server=page)
+        written, sent = (
+            tab.get_by_role("textbox", name="points"),
+            small.trained("pointer-network").examples[0]["points"],
+        )
+        assert isinstance(sent, TensorValue)
+        points = [[float(str(each)) for each in row] for row in sent.array]
+        assert written.input_value() == json.dumps(points, separators=(",", ":"))
+        written.fill("[[0.1, 0.2], [0.5, 0.9], [0.9, 0.1]]")
+        tab.keyboard.press("Control+Enter")
+        assert eventually(lambda: words(tab).all_inner_texts() == ["point 0", "point 1", "point 2"])

@@ -75,7 +75,8 @@ export class Axis {
       return this.starts.map((start, place) => `${parent.texts[start]} … ${parent.texts[this.ends[place] - 1]}`);
     }
     if (this.size === 1) return [this.name];
-    const noun = this.kind.replace(/s$/, "").replace("_", " ");
+    // What a graph, or another input, has nodes for, its own name says.
+    const noun = (this.kind === "nodes" ? this.name : this.kind).replace(/s$/, "").replace("_", " ");
     return Array.from({ length: this.size }, (_, place) => `${noun} ${place}`);
   }
 

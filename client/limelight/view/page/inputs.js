@@ -104,6 +104,7 @@ class Field {
     this.onproblem = onproblem;
     this.kind = info.kind.replace("INPUT_KIND_", "").toLowerCase();
     this.isOptional = Boolean(info.optional);
+    this.dataType = info.tensors?.[0]?.dataType;
     this.onchange = () => {};
     this.file = null;
     const label = element("label", { title: info.summary }, element("span", { class: "name" }, info.name));
@@ -227,6 +228,8 @@ class Field {
         return { text: first };
       case "document":
         return { document: this.isOfSentences ? { sentences: { texts: linesOf(first) } } : { text: first } };
+      case "tensor":
+        return { tensor: tensorOf(this.dataType, parsed(this.name, first)) };
       default:
         return { [this.kind]: parsed(this.name, first) };
     }
@@ -273,14 +276,40 @@ function textOf(kind, value) {
   if (kind === "text") return value.text ?? "";
   if (kind === "document")
     return value.document?.text ?? value.text ?? (value.document?.sentences?.texts ?? []).join("\n");
+  if (kind === "tensor" && value.tensor?.values?.length) return JSON.stringify(nested(value.tensor));
   return JSON.stringify(value[kind] ?? value, (_, each) => plain(each));
+}
+
+/** A tensor as the protocol's JSON has it, of nested lists of numbers, or as somebody has written it out. */
+function tensorOf(dataType, written) {
+  if (Array.isArray(written)) return { dataType, data: written };
+  return typeof written === "number" ? { dataType, shape: [], data: [written] } : written;
+}
+
+/** Numbers of a tensor in nested lists. */
+function nested({ shape, values }) {
+  const inside = shape.slice(1).map(Number).reverse();
+  const lists = inside.reduce(
+    (flat, size) => Array.from({ length: flat.length / size }, (_, row) => flat.slice(row * size, (row + 1) * size)),
+    numbersOf(values),
+  );
+  return shape.length ? lists : lists[0];
+}
+
+/** Numbers, of float32 with as few digits as tell them from all others. */
+function numbersOf(values) {
+  if (!(values instanceof Float32Array)) return Array.from(values, Number);
+  const short = (value, digits) => Number(value.toPrecision(digits));
+  return Array.from(values, (value) =>
+    short(value, [6, 7, 8, 9].find((digits) => Math.fround(short(value, digits)) === value) ?? 9),
+  );
 }
 
 /** Tensors as the protocol's JSON has them: numbers in place of a typed array. */
 function plain(value) {
   if (!value?.dataType) return value;
   const { dataType, shape, values } = value;
-  return { dataType, shape: shape.map(Number), data: Array.from(values, Number) };
+  return { dataType, shape: shape.map(Number), data: numbersOf(values) };
 }
 
 /** The bytes of a picture or a sound; null for neither. */

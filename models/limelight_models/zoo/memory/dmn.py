@@ -139,7 +139,7 @@ def card(network: Dmn, blueprint: Blueprint[DmnConfig]) -> Card:
 PRESETS = {
     "tiny": tiny(vocabulary=50, d=8, passes=2, dropout=0.0),
     "demo": preset(20, 32, 1e-2, patience=8, vocabulary=200, d=32),
-    "full": preset(30, 32, 2e-3, patience=8, vocabulary=2000),
+    "full": preset(30, 32, 1e-2, patience=8, vocabulary=2000),
     # The most passes of the paper, which leaves out its sizes; those of Xiong et al. (2016).
     "paper": preset(256, 128, 1e-3, patience=20, vocabulary=2000).sized(d=80, passes=5),
 }

@@ -79,6 +79,7 @@ SETS: dict[str, Made] = {
     "antecedents": Made(rows.TAGGED, antecedents.dataset),
     "roles": Made(rows.TAGGED, roles.dataset),
     "topics": Made(rows.SEVERAL, topics.dataset),
+    "topics-240": Made(rows.SEVERAL, partial(topics.dataset, groups=40, training=5_000)),
     "terms": Made(rows.TAGGED, terms.dataset),
     "sort": Made(rows.POINTS, points.sort),
     "hull": Made(rows.POINTS, points.hull),

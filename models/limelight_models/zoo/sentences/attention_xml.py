@@ -139,7 +139,7 @@ def prepare(dataset: Dataset, chosen: Preset) -> Blueprint[AttentionXmlConfig]:
 
 PRESETS = {
     "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=4, d_shared=6, cluster=2, dropout=0.1),
-    "demo": preset(16, 32, 2e-2, vocabulary=300, d_embedding=32, d_hidden=32, d_shared=32, cluster=5),
+    "demo": preset(16, 32, 2e-2, vocabulary=1200, d_embedding=32, d_hidden=32, d_shared=32, cluster=5),
     "full": preset(12, 32, 2e-3, patience=3, vocabulary=10_000, d_hidden=128, d_shared=128),
     # Table 4 of the paper, for EUR-Lex.
     "paper": preset(30, 40, 1e-3, patience=8, vocabulary=500_000, d_embedding=300, d_hidden=256, d_shared=256),

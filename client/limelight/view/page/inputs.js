@@ -276,7 +276,7 @@ function textOf(kind, value) {
   if (kind === "text") return value.text ?? "";
   if (kind === "document")
     return value.document?.text ?? value.text ?? (value.document?.sentences?.texts ?? []).join("\n");
-  if (kind === "tensor" && value.tensor?.values?.length) return JSON.stringify(nested(value.tensor));
+  if (kind === "tensor" && isWhole(value.tensor)) return JSON.stringify(nested(value.tensor));
   return JSON.stringify(value[kind] ?? value, (_, each) => plain(each));
 }
 
@@ -284,6 +284,12 @@ function textOf(kind, value) {
 function tensorOf(dataType, written) {
   if (Array.isArray(written)) return { dataType, data: written };
   return typeof written === "number" ? { dataType, shape: [], data: [written] } : written;
+}
+
+/** Whether a tensor has as many numbers as its shape says, and any. */
+function isWhole(tensor) {
+  const count = tensor?.values?.length;
+  return count > 0 && tensor.shape.reduce((product, size) => product * Number(size), 1) === count;
 }
 
 /** Numbers of a tensor in nested lists. */

@@ -695,10 +695,8 @@ def test_each_kind_of_the_zoo_has_its_picture(opened: Opened, tmp_path: Path) ->
         assert {0, 255} <= set(colours[::4]) and len(set(colours[::4])) > 8
         # Numbers are lists as a person writes them, and no longer than they need be.
         tab = opened("model=pointer-network", server=page)
-        written, sent = (
-            tab.get_by_role("textbox", name="points"),
-            small.trained("pointer-network").examples[0]["points"],
-        )
+        written = tab.get_by_role("textbox", name="points")
+        sent = small.trained("pointer-network").examples[0]["points"]
         assert isinstance(sent, TensorValue)
         points = [[float(str(each)) for each in row] for row in sent.array]
         assert written.input_value() == json.dumps(points, separators=(",", ":"))

@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LEARNING = 0.05  # weight of the last instance in the average
+_ODD, _SHORT = 8.0, 0.01  # one that took so many times as long, and so many seconds, counts as one that took no longer
 
 
 @dataclass(eq=False)
@@ -44,7 +45,7 @@ class _Task(Generic[T]):
 class PreprocessingPool:
     """Threads that preprocess. `run` and `close` are for one event loop.
 
-    seconds_each: by which an instance makes the next ones wait, on average of the last; 0 before the first.
+    seconds_each: by which an instance makes the next ones wait, on average of the last; 0 until two were seen.
     """
 
     def __init__(self, threads: int, work: str = "preprocess") -> None:
@@ -55,6 +56,7 @@ class PreprocessingPool:
         self._is_closed = False
         self._threads = threads
         self.seconds_each = 0.0
+        self._before: float | None = None  # by which the last one did
         for number in range(threads):
             background(self._work, f"{work}-{number}").start()
 
@@ -132,7 +134,11 @@ class PreprocessingPool:
         took = time.monotonic() - before
         with self._changed:
             each = took / self._threads
-            self.seconds_each += _LEARNING * (each - self.seconds_each) if self.seconds_each else each
+            if self.seconds_each:
+                self.seconds_each += _LEARNING * (min(each, _ODD * self.seconds_each + _SHORT) - self.seconds_each)
+            elif self._before is not None:
+                self.seconds_each = min(self._before, each)
+            self._before = each
             task.done[place] = prepared
             task.had += took
             if len(task.done) < task.count:

@@ -38,10 +38,14 @@ def test_the_latest_counts_most() -> None:
     assert mean.value == pytest.approx(3.0, rel=0.05)
 
 
-def test_before_anything_was_seen_the_prior_holds() -> None:
+def test_until_a_second_batch_was_seen_the_prior_holds() -> None:
     cost, mean = LearnedCost(prior=0.5), LearnedMean(7.0)
-    assert not cost.is_known
-    assert cost.seconds(4) == 2.0
+    for _ in range(2):
+        assert not cost.is_known
+        assert cost.seconds(4) == 2.0
+        cost.learn(4, 60.0)
+    assert cost.is_known
+    assert cost.seconds(4) == pytest.approx(60.0)
     assert mean.value == 7.0
     mean.learn(3.0)
     assert mean.value == 3.0

@@ -134,7 +134,7 @@ def test_another_busy_model_counts_as_far_as_it_gets_its_turns(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
     queue, model, other = Scheduler(2), a_model(models), a_model(models, "other")
-    for each in (model, other):
+    for each in (model, other, model, other):
         queue.add(each, jobs(each, folders["tiny"], tickets, 5))
         queue.finished(taken(queue), 0.25)
     queue.add(other, jobs(other, folders["tiny"], tickets, *[5] * 100))
@@ -384,6 +384,26 @@ def test_a_generation_is_expected_to_take_as_long_as_the_event_loop_needs_for_it
     queue.finished(running, 0.01, 1, 0.01)
 
 
+def test_a_first_run_that_stood_still_makes_nobody_wait_in_vain(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    alone = a_model(models)
+    generating = replace(alone, continuous_batch=FakeBatch(pace=5.0).itself)
+    for model in (alone, generating):
+        queue = Scheduler(1)
+        queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5, 5))
+        work = taken(queue)
+        if work.continuous_batch is not None:
+            work.continuous_batch.join(work.rows)
+        queue.finished(work, 5.0, work.continuous_batch is not None, 5.0)
+        running = taken(queue)
+        assert queue.expected_seconds(model, 1) < 1
+        queue.finished(running, 5.0, running.continuous_batch is not None, 5.0)
+        running = taken(queue)
+        assert queue.expected_seconds(model, 1) > 5  # what happens twice is believed
+        queue.finished(running, 5.0)
+
+
 def test_rows_that_were_cut_do_not_make_answers_seem_shorter(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
@@ -474,9 +494,9 @@ def test_where_batches_are_staged_the_next_grows_until_it_is_full_or_almost_due(
     def come(count: int) -> None:
         queue.add(model, jobs(model, folders["tiny"], tickets, *[5] * count))
 
-    come(1)
-    first = taken(queue)
-    queue.finished(first, 0.1)  # so a batch takes 0.1 s
+    for _ in range(2):
+        come(1)
+        queue.finished(taken(queue), 0.1)  # so a batch takes 0.1 s
     come(1)
     first = taken(queue, 10.0)
     come(1)

@@ -141,6 +141,20 @@ def test_a_failure_fails_its_own_call_alone() -> None:
     run(test)
 
 
+def test_an_instance_that_stood_still_counts_little_and_many_are_believed() -> None:
+    async def test() -> None:
+        async with pool() as threads:
+            for _ in range(2):  # the first of all, and a later one
+                await threads.run(1, lambda place: time.sleep(0.5), None)
+                assert threads.seconds_each < 0.1
+                await threads.run(2, lambda place: time.sleep(0.01), None)
+                assert 0.01 <= threads.seconds_each < 0.1
+            await threads.run(30, lambda place: time.sleep(0.05), None)
+            assert threads.seconds_each > 0.025
+
+    run(test)
+
+
 def test_closing_fails_calls_that_wait() -> None:
     async def test() -> None:
         gate = Gate()

@@ -15,20 +15,21 @@ class LearnedCost:
     """Seconds of a worker for a batch: a fixed part, and one for each place, fitted to the latest batches.
 
     Attributes:
-        prior: seconds a place, until a batch was seen.
+        prior: seconds a place, until two batches were seen: one alone may have stood still, and nothing tells.
 
     Not thread-safe.
     """
 
     prior: float = 1e-4
+    _seen: int = 0
     _sums: list[float] = field(default_factory=lambda: [0.0] * 5)
     _fixed: float = 0.0
     _per_place: float = 0.0
 
     @property
     def is_known(self) -> bool:
-        """True once a batch was seen."""
-        return self._sums[0] > 0
+        """True once two batches were seen."""
+        return self._seen > 1
 
     @property
     def fixed(self) -> float:
@@ -37,18 +38,17 @@ class LearnedCost:
 
     def seconds(self, places: float) -> float:
         """Estimate the seconds of a batch of so many places, padding included."""
-        if not self.is_known:
-            return places * self.prior
-        return self._fixed + places * self._per_place
+        return self._fitted(places) if self.is_known else places * self.prior
 
     def learn(self, places: int, seconds: float) -> None:
         """Take account of a batch that ran."""
-        if self.is_known:
+        if self._seen:
             weight, x, y, _, _ = self._sums
-            expected, usual, larger = self.seconds(places), y / weight, places / max(1.0, x / weight)
+            expected, usual, larger = self._fitted(places), y / weight, places / max(1.0, x / weight)
             seconds = min(seconds, _ODD * max(expected, usual * max(1.0, larger)))
             if seconds * _ODD < min(expected, usual * min(1.0, larger)):
                 self._sums = [0.0] * 5
+        self._seen += 1
         seen = (1.0, float(places), seconds, float(places) ** 2, places * seconds)
         self._sums = sums = [_KEPT * old + new for old, new in zip(self._sums, seen, strict=True)]
         weight, x, y, xx, xy = sums
@@ -59,6 +59,9 @@ class LearnedCost:
         if slope < 0 or fixed < 0:
             slope, fixed = (y / x if x else 0.0), (0.0 if x else y / weight)
         self._per_place, self._fixed = slope, fixed
+
+    def _fitted(self, places: float) -> float:
+        return self._fixed + places * self._per_place
 
 
 @dataclass

@@ -15,12 +15,15 @@ Folder = tuple[str, int, str]  # name, version, path
 
 
 class Begin(Wire, tag=0):
-    """To a process, first of all. folders: of the models that an engine is to load."""
+    """To a process, first of all. folders: of the models that an engine is to load. succeeds: it takes the place of one
+    that ended, of a server that answers.
+    """
 
     number: int
     settings: dict[str, Any]
     folders: list[Folder]
     peers: int
+    succeeds: bool
 
 
 class Attach(Wire, tag=1):

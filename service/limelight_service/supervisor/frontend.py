@@ -36,16 +36,33 @@ if TYPE_CHECKING:
 
 
 class Frontend:
-    """A frontend that listens. port, http_port: the real ones; 0 for none."""
+    """A frontend that listens when it is told to. port, http_port: the real ones, once it does; 0 for none."""
 
-    def __init__(self, models: Models, server: FrontendServer, access: Access, port: int, http_port: int) -> None:
+    def __init__(
+        self,
+        models: Models,
+        server: FrontendServer,
+        http: "HttpServer | None",
+        access: Access,
+        stack: AsyncExitStack,
+        *,
+        shared: bool,
+    ) -> None:
         self.models = models
         self.access = access
         self.server = server
-        self.port = port
-        self.http_port = http_port
+        self.port = self.http_port = 0
+        self._http = http
+        self._stack = stack
+        self._shared = shared
         self._is_open = False
         models.on_change(self._report)
+
+    async def listen(self) -> None:
+        """Answer calls from now on. Raises: LimelightError where the port is taken."""
+        if self._http is not None:
+            self.http_port = await self._stack.enter_async_context(self._http.listening(shared=self._shared))
+        self.port = await self.server.listen(self._stack, shared=self._shared)
 
     def open(self) -> None:
         """Report ready from now on, if and as long as any model is."""
@@ -69,14 +86,14 @@ async def running_frontend(
     shared: bool,
     whole: WholeServer,
 ) -> AsyncIterator[Frontend]:
-    """Run a frontend for the length of a block. It listens at once, and is ready once any model is.
+    """Run a frontend for the length of a block, in which it is to be told to listen and to be open.
 
     Args:
         shared: other processes listen on the port as well.
         whole: what concerns other processes of the server too.
 
     Raises:
-        LimelightError: the port is taken, a file of tokens or certificates cannot be used, or traces cannot be sent.
+        LimelightError: a file of tokens or certificates cannot be used, or traces cannot be sent.
     """
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(collected_between_turns())
@@ -111,12 +128,8 @@ async def running_frontend(
         server.health.why = models.catalogue.why_not_ready
         giving_back = give_back_when_quiet(lambda: core.calls + server.large_requests, lambda: None)
         stack.callback(asyncio.create_task(giving_back).cancel)
-        http_port = 0
-        if settings.http_port:
-            http = _http_server()(settings, access, core, server, is_ready)
-            http_port = await stack.enter_async_context(http.listening(shared=shared))
-        port = await server.listen(stack, shared=shared)
-        yield Frontend(models, server, access, port, http_port)
+        http = _http_server()(settings, access, core, server, is_ready) if settings.http_port else None
+        yield Frontend(models, server, http, access, stack, shared=shared)
 
 
 def _http_server() -> "Callable[..., HttpServer]":

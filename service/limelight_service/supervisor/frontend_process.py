@@ -1,6 +1,7 @@
 """A frontend in a process of its own."""
 
 import asyncio
+import contextlib
 import itertools
 import socket
 from collections.abc import AsyncIterator
@@ -18,12 +19,15 @@ from limelight_service.settings import Settings
 from limelight_service.supervisor.frontend import Frontend, running_frontend
 
 _RECONNECT = 0.5  # seconds in which the successor of an engine that ended may bring a connection
+_KNOWN = 5.0  # seconds in which a successor knows the models, unless an engine is away too
 
 
 class FrontendServing:
     """A frontend that uses its engines, and does what its supervisor says. For one event loop."""
 
-    def __init__(self, engines: list[RemoteEngine], link: ControlLink) -> None:
+    def __init__(self, engines: list[RemoteEngine], link: ControlLink, *, succeeds: bool) -> None:
+        """Take the engines. succeeds: the frontend takes the place of one that ended."""
+        self._succeeds = succeeds
         self._engines = engines
         self._link = link
         for number, engine in enumerate(engines):
@@ -80,8 +84,16 @@ class FrontendServing:
         return await future
 
     async def loaded(self) -> None:
-        """Wait until the models of every engine are known, and report ready from then on."""
+        """Wait until the models of every engine are known, and report ready from then on.
+
+        A successor listens only then: until it does, the other frontends get its calls, and they know the models.
+        Raises: LimelightError where it cannot listen.
+        """
         assert self.frontend is not None
+        if self._succeeds:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.frontend.models.loaded(), _KNOWN)
+            await self.frontend.listen()
         await self.frontend.models.loaded()
         self.frontend.open()
 
@@ -100,8 +112,10 @@ async def serving_frontend(
         engines = [RemoteEngine(settings.arriving_bytes) for _ in range(begin.peers)]
         for each in engines:
             stack.callback(each.close)
-        serving = FrontendServing(engines, link)
+        serving = FrontendServing(engines, link, succeeds=begin.succeeds)
         serving.frontend = await stack.enter_async_context(
             running_frontend(settings, metrics, engines, shared=True, whole=serving)
         )
+        if not begin.succeeds:
+            await serving.frontend.listen()
         yield serving

@@ -128,6 +128,7 @@ async def running_in_process(settings: Settings, checks: Checks | None = None) -
         frontend = await stack.enter_async_context(
             running_frontend(settings, metrics, [engine], shared=False, whole=whole)
         )
+        await frontend.listen()
         await store.load_until_useful(desired.folders)
         engine.loaded()
         await frontend.models.loaded()

@@ -238,7 +238,7 @@ class Supervisor(Served):
                 metrics_port=0,
             )
             folders = [(*key, str(path)) for key, path in self._desired.folders.items()]
-            return control.Begin(number, asdict(share), folders, self._frontends)
+            return control.Begin(number, asdict(share), folders, self._frontends, self._is_open)
         share = replace(
             settings,
             port=self.port,
@@ -249,7 +249,7 @@ class Supervisor(Served):
             preprocess_threads=max(1, settings.preprocess_count // self._frontends),
             metrics_port=0,
         )
-        return control.Begin(number, asdict(share), [], self._engines)
+        return control.Begin(number, asdict(share), [], self._engines, self._is_open)
 
     def _receive(self, child: _Child, message: Any) -> None:
         match message:

@@ -25,7 +25,7 @@ def test_a_lost_connection_is_asked_for_again() -> None:
         engine = RemoteEngine(2**20)
         engine.listen(Nobody())  # type: ignore[arg-type]
         link = ControlLink(ours, lambda message, attached: serving.receive(message, attached), lambda: None)
-        serving = FrontendServing([engine], link)
+        serving = FrontendServing([engine], link, succeeds=False)
         near, far = socket.socketpair()
         supervisor.send(control.Attach(0), near)
         while not engine.is_attached:

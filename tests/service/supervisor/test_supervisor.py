@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -140,6 +141,34 @@ def test_a_frontend_that_is_killed_is_replaced_and_calls_go_on(server: Server) -
         for stub in stubs(channels):
             stub.Predict(predict("tiny", SENTENCE), timeout=60)
     assert eventually(lambda: set(server.answered_by()[answered:]) == {"frontend-0", "frontend-1"})
+
+
+def test_a_successor_takes_no_call_before_it_knows_the_models(server: Server) -> None:
+    """Callers that connect meanwhile reach the other frontend; those of the one that ended are told of it alone."""
+    told: list[str] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            with connected(server.address, 1) as channels:
+                try:
+                    stubs(channels)[0].Predict(predict("tiny", SENTENCE), timeout=60)
+                except grpc.RpcError as error:
+                    told.append(error.details())  # type: ignore[attr-defined]
+
+    callers = [threading.Thread(target=ask) for _ in range(4)]
+    for each in callers:
+        each.start()
+    try:
+        for _ in range(3):
+            os.kill(frontends(server.process.pid)[0], signal.SIGKILL)
+            assert eventually(lambda: server.ready()[1] < 2, 60)
+            assert eventually(lambda: server.ready() == (1, 2), 60)
+    finally:
+        over.set()
+        for each in callers:
+            each.join()
+    assert not [each for each in told if "loaded" in each]
 
 
 def test_the_last_frontend_that_is_killed_is_replaced_at_once_however_often(server: Server) -> None:

@@ -5,8 +5,9 @@
     python -m research.long_texts --recall    # asks what has been trained, and not been asked yet, as well
     python -m research.long_texts --table     # only writes the page
 
-Cost: the exported graph, untrained, one text, two threads. Time is the best of nine; a row is one query of one head
-of the last layer, asked for beside the answer, in the same process. Memory is the peak of a process that runs one text.
+Cost: the exported graph, untrained, one text, two threads. Time is the best of nine, beside that of softmax on the same
+machine in the same run; a row is one query of one head of the last layer, asked for beside the answer, in the same
+process. Memory is the peak of a process that runs one text.
 Recall: of runs of docs/results.md, `one-64-NAME-0`, which learned it from 8,000 texts of 64 tokens; asked of 1,000
 others of 64, 256 and 1,024.
 """
@@ -86,7 +87,7 @@ def untrained(name: str) -> tuple[Network, Any]:
 
 
 def cost(name: str) -> dict[str, Any]:
-    """Parameters; and by length seconds, what a row costs beside, and KiB."""
+    """Parameters; and by length seconds, what a row costs beside it, and KiB."""
     network, card = untrained(name)
     size = sum(each.numel() for each in network.parameters())
     graph = build_graphs(pytorch_runner.copy_for_export(network), card)[0]
@@ -137,7 +138,7 @@ def table(results: dict[str, Any]) -> list[str]:
         "model",
         "row",
         "parameters",
-        *(f"ms, {count:,}" for count in LENGTHS),
+        *(f"time, {count:,}" for count in LENGTHS),
         "4,096 to 16,384",
         "a row, 16,384",
         "MB, 4,096",
@@ -157,11 +158,19 @@ def line(name: str, found: dict[str, Any], asked: Sequence[int]) -> Sequence[str
         "softmax" if name == SOFTMAX else f"`{name}`",
         f"[{row}](atlas/{row}.md)",
         f"{found['parameters'] / 1000:,.0f}k",
-        *(f"{each['seconds'] * 1000:,.1f}" if each else "" for each in by_length),
+        *(
+            _times(each["seconds"] / beside) if each else ""
+            for each, beside in zip(by_length, found["beside"], strict=True)
+        ),
         *((f"× {many['seconds'] / middle['seconds']:.1f}", f"× {many['row']:.2f}") if many else ("", "")),
         *(f"{each['kib'] / 1024:,.0f}" if each else "" for each in (middle, many)),
         *(percent(recalled[str(count)]) if recalled else "" for count in asked),
     )
+
+
+def _times(ratio: float) -> str:
+    """A ratio to two or three digits that count."""
+    return f"× {ratio:.{3 if ratio < 0.1 else 2 if ratio < 10 else 0}f}"
 
 
 def main() -> None:
@@ -172,8 +181,9 @@ def main() -> None:
     arguments = parser.parse_args()
     results = read(RESULTS) if RESULTS.exists() else {}
     wanted = [] if arguments.table else arguments.names or [name for name in names() if name not in results]
+    beside = [each["seconds"] for each in cost(SOFTMAX)["lengths"].values()] if wanted else []
     for name in wanted:
-        results[name] = {**results.get(name, {}), **cost(name)}
+        results[name] = {**results.get(name, {}), **cost(name), "beside": beside}
         print(name, json.dumps(results[name]), flush=True)
         write(RESULTS, results)
     for name in (name for name in names() if arguments.recall and "recall" not in results[name]):

@@ -28,6 +28,7 @@ def check_in_time(estimate: WaitEstimate, rows: int, preprocessing: float, deadl
     if expected > _PART * left:
         retry_after = min(max(expected - _PART * left, _SHORTEST_RETRY), _LONGEST_RETRY)
         raise QueueFullError(
-            f"so much is waiting that an answer would take about {expected:.2g} s, and the deadline is in {left:.2g} s",
+            f"so much is waiting that an answer would take about {expected:.2g} s, more than half of the "
+            f"{left:.2g} s until the deadline",
             retry_after=retry_after,
         )

@@ -28,6 +28,7 @@ import torch
 from benchmarks.records import read, write
 from limelight_export.execution import pytorch_runner
 from limelight_export.tracing.build import build_graphs
+from limelight_models.attention.effective.core import without_maps
 from limelight_models.data import recall
 from limelight_models.index import ZOO, recipe
 from limelight_models.network import Network
@@ -116,7 +117,7 @@ def recalled(folder: Path) -> dict[str, float]:
     for tokens in ASKED:
         examples = recall.dataset(FORM, seed=1, training=1, held_out=1000, tokens=tokens).test
         batches = Batches(trained.card, run.recipe.task, examples, labels=run.blueprint.labels, batch_size=20)
-        with torch.no_grad():
+        with torch.no_grad(), without_maps(trained.model):
             right = [
                 (trained.model(**batch.tensors).outputs["logits"].argmax(-1) == batch.target).float().sum().item()
                 for batch in batches.in_order()

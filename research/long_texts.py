@@ -182,9 +182,11 @@ def main() -> None:
     arguments = parser.parse_args()
     results = read(RESULTS) if RESULTS.exists() else {}
     wanted = [] if arguments.table else arguments.names or [name for name in names() if name not in results]
-    beside = [each["seconds"] for each in cost(SOFTMAX)["lengths"].values()] if wanted else []
+    softmax = cost(SOFTMAX) if wanted else {"lengths": {}}
+    beside = [each["seconds"] for each in softmax["lengths"].values()]
     for name in wanted:
-        results[name] = {**results.get(name, {}), **cost(name), "beside": beside}
+        found = softmax if name == SOFTMAX else cost(name)
+        results[name] = {**results.get(name, {}), **found, "beside": beside}
         print(name, json.dumps(results[name]), flush=True)
         write(RESULTS, results)
     for name in (name for name in names() if arguments.recall and "recall" not in results[name]):

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from limelight_service.errors import DeadlineError, InferenceError, ModelUnavailableError
 from limelight_service.observability.logs import describe
+from limelight_service.platform.averages import moved
 from limelight_service.platform.threads import background
 
 logger = logging.getLogger(__name__)
@@ -24,7 +25,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LEARNING = 0.05  # weight of the last instance in the average
-_ODD, _SHORT = 8.0, 0.01  # one that took so many times as long, and so many seconds, counts as one that took no longer
 
 
 @dataclass(eq=False)
@@ -56,7 +56,7 @@ class PreprocessingPool:
         self._is_closed = False
         self._threads = threads
         self.seconds_each = 0.0
-        self._before: float | None = None  # by which the last one did
+        self._first: float | None = None  # by which the first of all did: it may have stood still
         for number in range(threads):
             background(self._work, f"{work}-{number}").start()
 
@@ -135,10 +135,11 @@ class PreprocessingPool:
         with self._changed:
             each = took / self._threads
             if self.seconds_each:
-                self.seconds_each += _LEARNING * (min(each, _ODD * self.seconds_each + _SHORT) - self.seconds_each)
-            elif self._before is not None:
-                self.seconds_each = min(self._before, each)
-            self._before = each
+                self.seconds_each = moved(self.seconds_each, each, _LEARNING)
+            elif self._first is None:
+                self._first = each
+            else:
+                self.seconds_each = min(self._first, each)
             task.done[place] = prepared
             task.had += took
             if len(task.done) < task.count:

@@ -6,10 +6,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
 from limelight_service.errors import DeadlineError, InferenceError, ModelUnavailableError
+from limelight_service.frontend import preprocessing
 from limelight_service.frontend.preprocessing import PreprocessingPool
 
 
@@ -141,16 +143,24 @@ def test_a_failure_fails_its_own_call_alone() -> None:
     run(test)
 
 
-def test_an_instance_that_stood_still_counts_little_and_many_are_believed() -> None:
+def test_an_instance_that_stood_still_counts_little_and_many_are_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(preprocessing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
     async def test() -> None:
         async with pool() as threads:
+
+            async def take(seconds: float, count: int) -> float:
+                def prepare(place: int) -> None:
+                    now[0] += seconds
+
+                await threads.run(count, prepare, None)
+                return threads.seconds_each
+
             for _ in range(2):  # the first of all, and a later one
-                await threads.run(1, lambda place: time.sleep(0.5), None)
-                assert threads.seconds_each < 0.1
-                await threads.run(2, lambda place: time.sleep(0.01), None)
-                assert 0.01 <= threads.seconds_each < 0.1
-            await threads.run(30, lambda place: time.sleep(0.05), None)
-            assert threads.seconds_each > 0.025
+                assert await take(0.5, 1) < 0.1
+                assert 0.01 <= await take(0.01, 2) < 0.1
+            assert await take(0.05, 30) > 0.025
 
     run(test)
 

@@ -13,11 +13,11 @@ from limelight_bundle.errors import LimelightError
 from limelight_service.engine.jobs import Delivered, Event, Job, Outcome, RowEvent
 from limelight_service.engine.model import Model, StepRunner
 from limelight_service.errors import InferenceError, OverrunError
+from limelight_service.platform.averages import moved
 
 logger = logging.getLogger(__name__)
 
 _NEWEST = 0.1  # how much the newest delay counts
-_ODD, _SHORT = 8.0, 0.01  # one that is so many times longer, and more than so many seconds, counts as one that is not
 _LOST = "the model took too long on this input, and could not be ended"
 
 
@@ -117,8 +117,7 @@ class EventDispatcher:
                 self._loop.call_soon_threadsafe(function)
 
     def _deliver(self) -> None:
-        took = time.monotonic() - self._since
-        self.delay += _NEWEST * (min(took, _ODD * self.delay + _SHORT) - self.delay)
+        self.delay = moved(self.delay, time.monotonic() - self._since, _NEWEST)
         self._called = False  # before the last look: what comes later calls again
         while self._outcomes:
             job, outcome = self._outcomes.popleft()
